@@ -1,0 +1,99 @@
+"""Spectral label inference: what a curious site reads from its own releases, knowing nothing but a sign.
+
+The coin moves every record's gradient along nearly the same direction, one way or the other. Averaged over
+releases, that direction is the top component of the covariance; a mixture of two Gaussians with the known noise
+variance splits the records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+from privbench.attack import Attack, AttackCard, Guess, View
+from privbench.threat import Channel, Knowledge
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spectral(Attack):
+    """Top component of the averaged releases, then expectation-maximisation with known isotropic variance.
+
+    The site first removes what its own labels explain (the mean release of its own positives and negatives).
+    The sign comes from the hints, which are never scored. Component and mixture are fitted on hints and candidates
+    together, without any secret.
+    """
+
+    iterations: int = 200
+
+    card = AttackCard(
+        name="label/spectral",
+        summary="top component of the averaged releases, split by a two-Gaussian mixture; sign from hints",
+        paper="spectral clustering of cut gradients (Sun et al. 2022), with known-variance EM",
+        deviates="noise variance known from the mechanism; own-task labels removed; coins are fair, so weights are 1/2",
+        channels=(Channel.GRADIENTS,),
+        knowledge=(Knowledge.MECHANISM, Knowledge.HINTS),
+        cost="O(T N d^2)",
+        confirmatory=("dp-cap", "nominal-curve"),
+    )
+
+    def run(self, view: View, rng: np.random.Generator) -> Guess:
+        site = view.threat.name
+        rows = np.concatenate([view.hints.index, view.candidates])
+        releases = view.array(f"gradients/{site}")[:, rows].astype(np.float64)
+        seen = view.array(f"gradients/{site}/seen")[:, rows].astype(np.float64)
+        groups = self._own_labels(view, rows)
+        mechanism = view.mechanism
+        variance = mechanism.total_sigma**2 if mechanism is not None else 0.0
+        totals = np.cumsum(releases * seen[:, :, None], axis=0)
+        counts = np.maximum(np.cumsum(seen, axis=0), 1.0)
+        single = [self._scores(release, groups, variance, view.hints.secrets) for release in releases]
+        accumulated = [
+            self._scores(total / count[:, None], groups, variance / float(count.mean()), view.hints.secrets)
+            for total, count in zip(totals, counts, strict=True)
+        ]
+        return Guess(np.stack(single), np.stack(accumulated))
+
+    def _own_labels(self, view: View, rows: npt.NDArray[np.int64]) -> Array:
+        """A group number per record, from the labels that the site holds itself; one group if it holds none."""
+        prefix = f"auxiliary/{view.threat.name}/labels/"
+        held = [array[rows].reshape(len(rows), -1) for name, array in view.arrays.items() if name.startswith(prefix)]
+        binary = [array[:, 0] for array in held if array.shape[1] == 1]
+        return np.asarray(binary[0] if binary else np.zeros(len(rows)))
+
+    def _scores(self, x: Array, groups: Array, variance: float, hints: npt.NDArray[np.int64]) -> Array:
+        """Log likelihood ratio of the two components for the candidates, signed by the hints."""
+        centred = x - x.mean(axis=0)
+        for group in np.unique(groups):
+            centred[groups == group] -= centred[groups == group].mean(axis=0)
+        _, vectors = linalg.eigh(centred.T @ centred)
+        projected = centred @ vectors[:, -1]
+        ratio = _mixture_ratio(projected, variance, self.iterations)
+        agreement = ratio[: len(hints)] @ (2.0 * hints - 1.0)
+        return ratio[len(hints) :] * (1.0 if agreement >= 0 else -1.0)
+
+
+def _mixture_ratio(x: Array, variance: float, iterations: int) -> Array:
+    """Log likelihood ratio of two equally likely Gaussians with one variance: known, or fitted when 0."""
+    total = float(x.var())
+    if total == 0:
+        return np.zeros_like(x)
+    spread = float(np.sqrt(max(total - variance, 1e-3 * total)))
+    means = np.array([x.mean() - spread, x.mean() + spread])
+    width = variance if variance > 0 else 0.25 * total
+    for _ in range(iterations):
+        ratio = (means[1] - means[0]) * (x - means.mean()) / width
+        upper = 1 / (1 + np.exp(-np.clip(ratio, -500, 500)))
+        new = np.array([np.average(x, weights=1 - upper + 1e-12), np.average(x, weights=upper + 1e-12)])
+        if variance == 0:
+            within = (1 - upper) * (x - new[0]) ** 2 + upper * (x - new[1]) ** 2
+            width = max(float(within.mean()), 1e-6 * total)
+        moved = float(np.abs(new - means).max())
+        means = new
+        if moved < 1e-9 * np.sqrt(total):
+            break
+    return np.asarray((means[1] - means[0]) * (x - means.mean()) / width)

@@ -1,0 +1,183 @@
+"""What an attack is: a small frozen configuration and `run`, which sees a `View` and returns a `Guess`.
+
+The base class owns `__call__`: it checks channels, shapes and finiteness, and settles exact ties. An attack
+never decides whether it succeeded; the scorer does, and only the scorer holds the secrets.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.errors import InputError
+from privbench.mechanism import Mechanism
+from privbench.recording import Oracle, Transcript
+from privbench.threat import Channel, Knowledge, ThreatModel
+
+Array = npt.NDArray[Any]
+Scores = npt.NDArray[np.float64]
+Index = npt.NDArray[np.int64]
+
+TIE = 1e-12
+"""Magnitude that an exactly undecided score (0) is given, with a seeded fair sign: a fair coin, kept in the record."""
+
+
+@dataclass(frozen=True)
+class AttackCard:
+    """What `privbench list attacks` shows.
+
+    `confirmatory` names the bounds against which this attack's result counts by default (bounds.md, 5).
+    `exact_per_release`: P(right) holds for both coins separately, so pooling a record's releases is an exact
+    binomial test (true of the likelihood ratio at threshold 0 only).
+    """
+
+    name: str
+    summary: str
+    paper: str
+    deviates: str
+    channels: tuple[Channel, ...]
+    knowledge: tuple[Knowledge, ...]
+    cost: str
+    confirmatory: tuple[str, ...] = ()
+    exact_per_release: bool = False
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Records whose secret the adversary knows by right (calibration coins). They are never scored."""
+
+    index: Index
+    secrets: Index
+
+
+@dataclass(frozen=True)
+class View:
+    """What one adversary sees, read-only, and nothing else.
+
+    arrays     the transcript's arrays that the threat model allows; the oracle's only with model and inputs
+    candidates the records whose secret it has to guess, [m]; hints are not among them
+    secret     which secret: "joint" or a task
+    """
+
+    threat: ThreatModel
+    arrays: Mapping[str, Array]
+    mechanisms: tuple[Mechanism, ...]
+    secret: str
+    candidates: Index
+    hints: Hints
+
+    def array(self, name: str) -> Array:
+        if name not in self.arrays:
+            raise InputError(f"the view of {self.threat.label} holds no '{name}'; it holds {sorted(self.arrays)}.")
+        return self.arrays[name]
+
+    @property
+    def mechanism(self) -> Mechanism | None:
+        """The mechanism on the gradients that this party receives, if it is described."""
+        return gradient_mechanism(self.mechanisms, self.threat.name)
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Scores; above 0 means coin 1.
+
+    single       [T, m]: each release on its own
+    accumulated  [T, m]: row t uses the releases 0 .. t
+    """
+
+    single: Scores
+    accumulated: Scores
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """The attack cannot run on this view, and why."""
+
+    reason: str
+
+
+class Attack(ABC):
+    """Base of all attacks. Authors write `run` and a card."""
+
+    card: ClassVar[AttackCard]
+
+    def __call__(self, view: View, rng: np.random.Generator) -> Guess | NotApplicable:
+        missing = [channel for channel in self.card.channels if channel not in view.threat.channels]
+        if missing:
+            return NotApplicable(f"needs the channel {missing[0]}, which {view.threat.label} does not see")
+        unknown_to_it = [item for item in self.card.knowledge if item not in view.threat.knowledge]
+        if unknown_to_it:
+            return NotApplicable(f"needs to know the {unknown_to_it[0]}, which {view.threat.label} does not")
+        reason = self.lacks(view)
+        if reason:
+            return NotApplicable(reason)
+        if np.intersect1d(view.candidates, view.hints.index).size:
+            raise InputError("hints and scored records overlap; an attack may not be scored on what it was told.")
+        guess = self.run(view, rng)
+        return Guess(
+            _settled(guess.single, view, rng, self.card.name), _settled(guess.accumulated, view, rng, self.card.name)
+        )
+
+    def lacks(self, view: View) -> str | None:
+        """Why this view has not what the attack needs, or None. Override for attacks with further needs."""
+        return None
+
+    @abstractmethod
+    def run(self, view: View, rng: np.random.Generator) -> Guess:
+        """Score every candidate. Thresholds and signs come from `view.hints` only."""
+
+
+def view_of(
+    threat: ThreatModel,
+    transcript: Transcript,
+    *,
+    secret: str,
+    candidates: Index,
+    hints: Hints,
+    oracle: Oracle | None = None,
+) -> View:
+    """The adversary's share of a transcript. The oracle's arrays are added only for a threat model that knows
+    the model and the inputs: it could compute them itself.
+    """
+    allowed = {
+        name: array for name, array in transcript.arrays.items() if _allowed(name, threat)
+    }
+    if oracle is not None and {Knowledge.MODEL, Knowledge.INPUTS} <= threat.knowledge:
+        prefix = f"oracle/gradients/{threat.name}/{secret}/"
+        allowed |= {name: array for name, array in oracle.arrays.items() if name.startswith(prefix)}
+    return View(threat, MappingProxyType(allowed), transcript.mechanisms, secret, candidates, hints)
+
+
+def gradient_mechanism(mechanisms: tuple[Mechanism, ...], site: str) -> Mechanism | None:
+    """The mechanism on the cut gradients sent to `site`, or None when nobody described it."""
+    found = [m for m in mechanisms if m.channel == Channel.GRADIENTS and m.party in (site, "*")]
+    return found[0] if found else None
+
+
+def _allowed(name: str, threat: ThreatModel) -> bool:
+    channel, _, rest = name.partition("/")
+    if channel == "reference":
+        return Channel.OUTPUTS in threat.channels
+    if channel not in set(threat.channels):
+        return False
+    # Gradients and auxiliary knowledge are addressed to one party; it sees its own only.
+    if channel in (Channel.GRADIENTS, Channel.AUXILIARY):
+        return rest.split("/")[0] in (threat.name, "index")
+    return True
+
+
+def _settled(scores: Scores, view: View, rng: np.random.Generator, name: str) -> Scores:
+    if scores.ndim != 2 or scores.shape[1] != len(view.candidates):
+        raise ValueError(f"attack {name} returned scores {scores.shape}, expected [T, {len(view.candidates)}].")
+    if not np.isfinite(scores).all():
+        raise ValueError(f"attack {name} returned scores that are not finite.")
+    fair = np.where(rng.random(scores.shape) < 0.5, -TIE, TIE)
+    settled: Scores = np.where(scores == 0, fair, scores)
+    settled.flags.writeable = False
+    return settled

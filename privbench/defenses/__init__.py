@@ -1,0 +1,1 @@
+"""Defences: what a party does to a tensor before it leaves."""

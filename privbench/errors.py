@@ -1,0 +1,26 @@
+"""The errors that a user can act on. Anything else that escapes is a fault of privbench."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class PrivbenchError(Exception):
+    """Base of the errors that are reported in one or two lines, without a traceback."""
+
+
+class InputError(PrivbenchError):
+    """Bad usage or bad input (exit code 2): says what was given, what is allowed, what to do."""
+
+
+class RecordError(PrivbenchError):
+    """A record that cannot be read: damaged, incomplete or of an unknown schema (exit code 2)."""
+
+
+def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
+    """An `InputError` for an unknown name, with near matches."""
+    names = sorted(known)
+    close = difflib.get_close_matches(given, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(names) or 'none'}."
+    return InputError(f"unknown {kind} '{given}'; {hint}")

@@ -1,0 +1,66 @@
+"""What a user asked for, before a target resolves it. Nothing here knows a particular target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from privbench.errors import InputError, unknown
+
+EpsFor = Literal["nominal", "site"]
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """The options of `privbench audit`, checked. Exactly one of eps, noise_multiplier and sigma is given."""
+
+    target: str
+    eps: float | None = None
+    noise_multiplier: float | None = None
+    sigma: float | None = None
+    eps_for: str = "nominal"
+    delta: float = 1e-5
+    party: str | None = None
+    data: str | None = None
+    attacks: tuple[str, ...] = ("all",)
+    defenses: tuple[str, ...] = ()
+    seed: int = 0
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        given = [
+            name
+            for name, value in (
+                ("--eps", self.eps),
+                ("--noise-multiplier", self.noise_multiplier),
+                ("--sigma", self.sigma),
+            )
+            if value is not None
+        ]
+        if len(given) != 1:
+            what = " and ".join(given) or "none"
+            raise InputError(f"give exactly one of --eps, --noise-multiplier and --sigma; given: {what}.")
+        if self.eps is not None and not self.eps > 0:
+            raise InputError(f"--eps must be above 0 (inf for no noise), got {self.eps:g}.")
+        for name, value in (("--noise-multiplier", self.noise_multiplier), ("--sigma", self.sigma)):
+            if value is not None and not 0 <= value < math.inf:
+                raise InputError(f"{name} must be a finite number of at least 0, got {value:g}.")
+        if self.eps_for not in ("nominal", "site"):
+            raise unknown("value of --eps-for", self.eps_for, ("nominal", "site"))
+        if not 0 < self.delta < 1:
+            raise InputError(f"--delta must lie in (0, 1), got {self.delta:g}.")
+        if self.seed < 0:
+            raise InputError(f"--seed must be at least 0, got {self.seed}.")
+
+
+def parse_number(name: str, text: str, *, whole: bool = False) -> float | int:
+    """A number from the command line or a file; "inf" is allowed, NaN is not."""
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        raise InputError(f"{name} must be {'a whole number' if whole else 'a number'}, got '{text}'.") from None
+    if math.isnan(value):
+        raise InputError(f"{name} must be a number, got '{text}'.")
+    return value

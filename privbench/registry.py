@@ -1,0 +1,117 @@
+"""One door for targets, attacks, defences and bounds: typed, lazy, frozen.
+
+Built-ins and third parties register the same way: a name and a "module:attribute" string; third parties do it
+with entry points in the groups privbench.targets, .attacks, .defenses and .bounds. Nothing is imported before
+it is asked for, so listing names costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any, Literal
+
+from privbench.errors import InputError, unknown
+
+Group = Literal["targets", "attacks", "defenses", "bounds"]
+
+GROUPS: tuple[Group, ...] = ("targets", "attacks", "defenses", "bounds")
+
+SINGULAR: Mapping[Group, str] = {
+    "targets": "target",
+    "attacks": "attack",
+    "defenses": "defence",
+    "bounds": "bound",
+}
+
+# The base class that a member of each group must have.
+BASES: Mapping[Group, str] = {
+    "targets": "privbench.target:Target",
+    "attacks": "privbench.attack:Attack",
+    "defenses": "privbench.defenses.base:Defense",
+    "bounds": "privbench.bounds.base:Bound",
+}
+
+BUILT_IN: Mapping[Group, Mapping[str, str]] = {
+    "targets": {"prism": "privbench.targets.prism.target:Prism"},
+    "attacks": {
+        "label/oracle-lr": "privbench.attacks.label.oracle_lr:OracleLikelihoodRatio",
+        "label/spectral": "privbench.attacks.label.spectral:Spectral",
+    },
+    "defenses": {
+        "none": "privbench.defenses.none:NoDefense",
+        "gaussian": "privbench.defenses.gaussian:CutGradientGaussian",
+    },
+    "bounds": {
+        "g": "privbench.bounds.gaussian_sum:OneRelease",
+        "g-composed": "privbench.bounds.gaussian_sum:Composed",
+        "g-as-published": "privbench.bounds.gaussian_sum:AsPublished",
+        "single-task": "privbench.bounds.gaussian_sum:SingleTask",
+        "dp-cap": "privbench.bounds.claims:DPCap",
+        "nominal-curve": "privbench.bounds.claims:NominalCurve",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Registry:
+    """An immutable table group -> name -> "module:attribute"."""
+
+    entries: Mapping[Group, Mapping[str, str]]
+
+    def names(self, group: Group) -> tuple[str, ...]:
+        return tuple(sorted(self.entries[group]))
+
+    def get(self, group: Group, name: str) -> type[Any]:
+        """The registered class; unknown names answer with near matches, broken plugins are named."""
+        reference = self.entries[group].get(name)
+        if reference is None:
+            raise unknown(SINGULAR[group], name, self.entries[group])
+        found = _load(reference, f"{SINGULAR[group]} '{name}'")
+        base = _load(BASES[group], "the base class")
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise InputError(
+                f"{SINGULAR[group]} '{name}' ({reference}) is not a subclass of {BASES[group]}; derive it from there."
+            )
+        return found
+
+    def add(self, group: Group, name: str, reference: str) -> Registry:
+        """A registry with one more entry; a collision raises and shows both."""
+        present = self.entries[group].get(name)
+        if present is not None:
+            raise InputError(f"{SINGULAR[group]} '{name}' is registered twice: {present} and {reference}. Rename one.")
+        group_entries = MappingProxyType({**self.entries[group], name: reference})
+        return replace(self, entries=MappingProxyType({**self.entries, group: group_entries}))
+
+    def select(self, group: Group, patterns: Iterable[str]) -> tuple[str, ...]:
+        """Names by full name, by family ("label") or "all", in registry order."""
+        chosen: set[str] = set()
+        for pattern in patterns:
+            matches = {
+                name for name in self.entries[group] if pattern in ("all", name) or name.startswith(f"{pattern}/")
+            }
+            if not matches:
+                families = {name.split("/")[0] for name in self.entries[group] if "/" in name}
+                raise unknown(SINGULAR[group], pattern, {*self.entries[group], *families, "all"})
+            chosen |= matches
+        return tuple(name for name in self.names(group) if name in chosen)
+
+
+def default_registry() -> Registry:
+    """Built-ins plus every installed entry point."""
+    registry = Registry(MappingProxyType({group: MappingProxyType(dict(BUILT_IN[group])) for group in GROUPS}))
+    for group in GROUPS:
+        for point in entry_points(group=f"privbench.{group}"):
+            registry = registry.add(group, point.name, point.value)
+    return registry
+
+
+def _load(reference: str, what: str) -> Any:
+    module, _, attribute = reference.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"{what} ({reference}) cannot be loaded: {error}. Mend or uninstall it.") from error

@@ -1,0 +1,29 @@
+"""Holm's step-down test (Holm 1979): one family, one error rate, whatever the dependence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class HolmDecision:
+    """`share` is the threshold this p-value was compared with."""
+
+    rejected: bool
+    share: float
+
+
+def holm(p_values: Sequence[float], alpha: float) -> tuple[HolmDecision, ...]:
+    """Decisions in the order given. The smallest of m p-values meets alpha / m, the next alpha / (m - 1), ...
+
+    Once one is kept, all larger ones are kept.
+    """
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    decisions: list[HolmDecision | None] = [None] * len(p_values)
+    rejecting = True
+    for rank, i in enumerate(order):
+        share = alpha / (len(p_values) - rank)
+        rejecting = rejecting and p_values[i] <= share
+        decisions[i] = HolmDecision(rejecting, share)
+    return tuple(decision for decision in decisions if decision is not None)

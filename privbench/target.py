@@ -1,0 +1,140 @@
+"""What a target is: a system that is run, and what its run leaves behind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.mechanism import Claim, Mechanism
+from privbench.recording import Oracle, Secrets, Transcript
+from privbench.registry import Registry
+from privbench.threat import Channel, ThreatModel
+
+Progress = Callable[[str, float], None]
+"""Called with a stage and the share done, in [0, 1]."""
+
+Role = Literal["clean", "audited"]
+
+
+@dataclass(frozen=True)
+class TargetCard:
+    """What `privbench list targets` shows."""
+
+    name: str
+    summary: str
+    paper: str
+    channels: tuple[Channel, ...]
+    parties: tuple[str, ...]
+    cost: str
+
+
+@dataclass(frozen=True)
+class Utility:
+    """How well the trained system does one task on held-out records, beside encoders that learned nothing."""
+
+    task: str
+    metric: str
+    value: float
+    low: float
+    high: float
+    n: int
+    split: str
+    baseline: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Epsilon:
+    """One epsilon by name: nobody may quote a number without its neighbours, sampling and audience.
+
+    `value` is None with a reason when there is none (no noise), never infinity.
+    """
+
+    name: str
+    value: float | None
+    delta: float
+    neighbours: str
+    sampling: str
+    releases: int
+    accountant: str
+    speaks_for: str
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class TargetRun:
+    """Everything that outlives a run. `diagnostics` are numbers such as clip fractions, by name and release."""
+
+    transcript: Transcript
+    oracle: Oracle | None
+    secrets: Secrets
+    utility: tuple[Utility, ...]
+    diagnostics: Mapping[str, tuple[float, ...]]
+    fingerprint: str
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        return self.transcript.mechanisms
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return self.transcript.claims
+
+
+class ActiveAdversary(ABC):
+    """A malicious party inside the run: it may replace what its own party sends, and sees what that party gets.
+
+    Handed to `Target.run`; it can touch nothing else.
+    """
+
+    party: str
+
+    @abstractmethod
+    def send(self, channel: Channel, records: npt.NDArray[np.int64], sent: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The array that leaves instead of `sent` [B, d] (same shape and dtype)."""
+
+    @abstractmethod
+    def receive(self, channel: Channel, records: npt.NDArray[np.int64], received: npt.NDArray[Any]) -> None:
+        """Called with what came back [B, d] for these records."""
+
+
+class Target(ABC):
+    """A split-learning system. Configurations are frozen dataclasses with a `to_json`."""
+
+    card: ClassVar[TargetCard]
+
+    @abstractmethod
+    def configure(self, options: Mapping[str, Any], registry: Registry) -> Any:
+        """Resolve user options into a configuration; `InputError` for anything unknown or impossible."""
+
+    @abstractmethod
+    def roles(self, config: Any) -> Mapping[Role, Any]:
+        """The configurations of the runs an audit needs, side by side, by role."""
+
+    @abstractmethod
+    def threats(self, config: Any) -> tuple[ThreatModel, ...]:
+        """The adversaries this target has; the first is the one an audit assumes unless told otherwise."""
+
+    @abstractmethod
+    def epsilons(self, config: Any) -> tuple[Epsilon, ...]:
+        """Every epsilon of this configuration, by name."""
+
+    @abstractmethod
+    def run(
+        self,
+        config: Any,
+        rng: np.random.Generator,
+        adversary: ActiveAdversary | None = None,
+        progress: Progress | None = None,
+    ) -> TargetRun:
+        """Train once and return what was recorded. Uses only `rng`; never a global generator."""

@@ -1,0 +1,1 @@
+"""PRISM-VFL: differentially private vertical split learning over three hospital sites."""

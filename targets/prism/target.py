@@ -1,0 +1,184 @@
+"""PRISM-VFL as a target: vertical split learning over three hospitals with noised cut gradients.
+
+Three sites hold disjoint features of the same stays and one task's labels each. A server trains a gated mixture
+of experts on their embeddings and sends back per-sample cut gradients, clipped and noised per task, then summed.
+A curious site wants the other sites' labels of its own patients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.mechanism import Audience, Claim
+from privbench.options import AuditOptions
+from privbench.recording import Oracle, Secrets, Transcript
+from privbench.registry import Registry
+from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun, Utility
+from privbench.threat import Behaviour, Channel, Knowledge, Party, ThreatModel
+
+if TYPE_CHECKING:
+    from privbench.data.cohort import Cohort, Splits
+    from privbench.targets.prism.config import PrismConfig
+    from privbench.targets.prism.train import Trace
+
+
+class Prism(Target):
+    card = TargetCard(
+        name="prism",
+        summary="differentially private vertical split learning over three hospital sites",
+        paper="PRISM-VFL",
+        channels=(Channel.GRADIENTS, Channel.ACTIVATIONS),
+        parties=("A", "B", "C", "server"),
+        cost="about a minute on two cores: two trainings of 20 epochs over 2,000 stays",
+    )
+
+    def configure(self, options: AuditOptions, registry: Registry) -> PrismConfig:
+        from privbench.data.sources import describe
+        from privbench.targets.prism.config import DEFAULT_DATA, resolve
+
+        source = describe(options.data or DEFAULT_DATA)
+        return resolve(options, registry, source.holders, source.train_records)
+
+    def roles(self, config: PrismConfig) -> Mapping[Role, PrismConfig]:
+        return {"clean": config.as_role("clean"), "audited": config.as_role("audited")}
+
+    def threats(self, config: PrismConfig) -> tuple[ThreatModel, ...]:
+        seen = frozenset({Channel.GRADIENTS, Channel.AUXILIARY})
+        knows = frozenset({Knowledge.MECHANISM, Knowledge.HINTS})
+        curious = ThreatModel(Party.SITE, config.party, Behaviour.CURIOUS, seen, knows)
+        auditor = ThreatModel(
+            Party.SITE, config.party, Behaviour.CURIOUS, seen, knows | {Knowledge.MODEL, Knowledge.INPUTS}
+        )
+        return curious, auditor
+
+    def epsilons(self, config: PrismConfig) -> tuple[Epsilon, ...]:
+        from privbench.targets.prism.config import epsilons
+
+        return epsilons(config)
+
+    def run(
+        self,
+        config: PrismConfig,
+        rng: np.random.Generator,
+        adversary: ActiveAdversary | None = None,
+        progress: Progress | None = None,
+    ) -> TargetRun:
+        """Train once. The clean run measures utility; the audited run replaces labels by coins and records both
+        hypotheses at the curious site. Both see the same stays in the same order from the same weights.
+        """
+        from privbench.data.sources import load
+        from privbench.targets.prism.inputs import Scaler
+        from privbench.targets.prism.train import Streams, Trainer
+
+        report = progress or (lambda stage, share: None)
+        data_rng, coin_rng, clean_rng, audited_rng = rng.spawn(4)
+        report(f"{config.role} run: reading data", 0.0)
+        source = load(config.data, data_rng, config.training)
+        splits = source.splits
+        splits.require_two_classes()
+        audited = config.role == "audited"
+        train, secrets = _with_canaries(splits.train, config, coin_rng) if audited else (splits.train, _labels(splits))
+        scaler = Scaler.fit(splits.train)
+        trainer = Trainer(
+            config,
+            scaler.inputs(train),
+            scaler.inputs(splits.validation),
+            Streams.spawn(audited_rng if audited else clean_rng),
+            oracle=audited,
+            adversary=adversary,
+        )
+        trace = trainer.run(report)
+        utility = () if audited else _utility(config, splits, scaler, trainer, clean_rng)
+        return TargetRun(
+            transcript=_transcript(config, trace, train),
+            oracle=Oracle({f"oracle/gradients/{config.party}/{k}": v for k, v in trace.oracle.items()}) if audited else None,
+            secrets=secrets,
+            utility=utility,
+            diagnostics={name: tuple(values) for name, values in trace.diagnostics.items()},
+            fingerprint=source.fingerprint,
+        )
+
+
+def _with_canaries(cohort: Cohort, config: PrismConfig, rng: np.random.Generator) -> tuple[Cohort, Secrets]:
+    """Replace the moved tasks' labels of randomly drawn records by one fair coin each (all labels of a task)."""
+    from dataclasses import replace
+
+    count = len(cohort)
+    chosen = np.sort(rng.choice(count, config.training.canaries, replace=False))
+    coins = rng.integers(0, 2, len(chosen))
+    labels = {name: values.copy() for name, values in cohort.labels.items()}
+    for task in config.moved:
+        labels[task][chosen] = coins if labels[task].ndim == 1 else coins[:, None]
+    joint = np.full(count, -1, np.int64)
+    joint[chosen] = coins
+    mask = np.zeros(count, np.uint8)
+    mask[chosen] = 1
+    arrays: dict[str, npt.NDArray[Any]] = {f"labels/{name}": values for name, values in labels.items()}
+    secrets = Secrets({**arrays, "labels/joint": joint, "canary/joint": mask}, {"joint": list(config.moved)})
+    return replace(cohort, labels=labels), secrets
+
+
+def _labels(splits: Splits) -> Secrets:
+    return Secrets({f"labels/{name}": values for name, values in splits.train.labels.items()})
+
+
+def _transcript(config: PrismConfig, trace: Trace, train: Cohort) -> Transcript:
+    """What each site received, and what the curious one knows by right: its own task's labels."""
+    own = [task for task, holder in config.tasks.items() if holder == config.party]
+    shape = (config.training.epochs, config.records)
+    arrays: dict[str, npt.NDArray[Any]] = {f"gradients/{site}": values for site, values in trace.releases.items()}
+    arrays |= {f"gradients/{site}/seen": np.ones(shape, np.uint8) for site in trace.releases}
+    arrays |= {f"auxiliary/{config.party}/labels/{task}": train.labels[task] for task in own}
+    mechanisms = [
+        config.defense.mechanism(site, trace.noise.clip[site], trace.noise.sigma[site]).to_json()
+        for site in trace.releases
+    ]
+    return Transcript(arrays, {"mechanisms": mechanisms, "claims": [claim.to_json() for claim in _claims(config)]})
+
+
+def _claims(config: PrismConfig) -> tuple[Claim, ...]:
+    """What this configuration promises; nothing without noise, and nothing where sigma / C is unknown."""
+    if not config.defense.clips or not config.multiplier:
+        return ()
+    epochs, rate = config.training.epochs, config.sample_rate
+    if config.eps_for == "site" and config.eps is not None:
+        audience: Audience = "site"
+        return (Claim(config.eps, config.delta, audience, "replace", "gdp", rate, epochs),)
+    from privbench.accounting import nominal_eps
+
+    eps = config.eps or nominal_eps(config.multiplier, rate, config.steps, config.delta)
+    return (Claim(eps, config.delta, "nominal", "add-remove", "rdp", rate, epochs),)
+
+
+def _utility(
+    config: PrismConfig, splits: Splits, scaler: Any, trainer: Any, rng: np.random.Generator
+) -> tuple[Utility, ...]:
+    """AUC per task on the test stays, beside a server trained on frozen random encoders."""
+    from privbench.stats.auc import Interval, auc, mean_interval
+    from privbench.targets.prism.train import Streams, Trainer
+
+    test = scaler.inputs(splits.test)
+    frozen = Trainer(
+        config, trainer.train, trainer.validation, Streams.spawn(rng), oracle=False, adversary=None
+    )
+    frozen.frozen_baseline(frozen.network.embed(frozen.train))
+
+    def measure(logits: npt.NDArray[np.float32], labels: npt.NDArray[np.float32]) -> Interval:
+        both = [j for j in range(labels.shape[1]) if 0 < labels[:, j].sum() < len(labels)]
+        return mean_interval([auc(logits[:, j], labels[:, j]) for j in both])
+
+    trained, baseline = trainer.network.predict(test), frozen.network.predict(test)
+    result = []
+    for task in splits.test.tasks:
+        labels = test.labels[task.name].numpy()
+        found = measure(trained[task.name], labels)
+        reference = measure(baseline[task.name], labels)
+        metric = "macro AUC" if task.multilabel else "AUC"
+        result.append(
+            Utility(task.name, metric, found.value, found.low, found.high, found.n, "test", reference.value)
+        )
+    return tuple(result)

@@ -1,0 +1,314 @@
+"""One PRISM-VFL training: server warm-up, then epochs of clipped, noised cut gradients, all of it recorded.
+
+The loss is never reduced over the batch before a per-sample gradient is taken: no layer mixes records, so the
+gradient of the summed loss with respect to the embeddings holds each record's own gradient in its row.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits as bce
+
+from privbench.defenses.base import Defense
+from privbench.stats.auc import auc
+from privbench.target import ActiveAdversary, Progress
+from privbench.targets.prism.config import PrismConfig
+from privbench.targets.prism.inputs import Inputs
+from privbench.targets.prism.model import Encoder, Server, build
+from privbench.threat import Channel
+
+FloatArray = npt.NDArray[np.float32]
+
+EVALUATION_BATCH = 256
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Independent seeded generators, so that one choice never shifts another's draws."""
+
+    weights: torch.Generator
+    order: torch.Generator
+    noise: torch.Generator
+
+    @classmethod
+    def spawn(cls, rng: np.random.Generator) -> Streams:
+        return cls(*(torch.Generator().manual_seed(int(child.integers(2**62))) for child in rng.spawn(3)))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Per site: the clip norm and sigma per task, fixed after the warm-up."""
+
+    clip: Mapping[str, float]
+    sigma: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one training leaves: releases [T, N, d] per site, the oracle's releases at the curious site."""
+
+    releases: Mapping[str, FloatArray]
+    oracle: Mapping[str, FloatArray]
+    noise: Noise
+    diagnostics: Mapping[str, list[float]] = field(default_factory=dict)
+
+
+class Network:
+    """Encoders and server of one run, and their forward passes."""
+
+    def __init__(self, config: PrismConfig, train: Inputs, generator: torch.Generator) -> None:
+        t = config.training
+        self.sites = tuple(train.sites)
+        self.width = t.embedding
+        self.encoders, self.server = build(
+            {site: x.shape[2] for site, x in train.sites.items()},
+            {task: y.shape[1] for task, y in train.labels.items()},
+            {task: y.mean(dim=0) for task, y in train.labels.items()},
+            embedding=t.embedding,
+            experts=t.experts,
+            hidden=t.expert_width,
+            tower=t.tower_width,
+            generator=generator,
+        )
+
+    def modules(self) -> tuple[Encoder | Server, ...]:
+        return (*self.encoders.values(), self.server)
+
+    def embed(self, inputs: Inputs) -> Tensor:
+        """Embeddings [N, sites * d] without a graph."""
+        with torch.inference_mode():
+            columns = [
+                torch.cat([self.encoders[site](part) for part in inputs.sites[site].split(EVALUATION_BATCH, dim=1)])
+                for site in self.sites
+            ]
+            return torch.cat(columns, dim=1)
+
+    def predict(self, inputs: Inputs) -> dict[str, FloatArray]:
+        """Logits [N, L] per task."""
+        z = self.embed(inputs)
+        with torch.inference_mode():
+            return {task: logits.numpy() for task, logits in self.server(z).items()}
+
+    def snapshot(self) -> list[dict[str, Tensor]]:
+        return [copy.deepcopy(module.state_dict()) for module in self.modules()]
+
+    def restore(self, states: list[dict[str, Tensor]]) -> None:
+        for module, state in zip(self.modules(), states, strict=True):
+            module.load_state_dict(state)
+
+
+class Trainer:
+    """Runs the protocol of one training and records it. `oracle_site` None records no hypotheses."""
+
+    def __init__(
+        self,
+        config: PrismConfig,
+        train: Inputs,
+        validation: Inputs,
+        streams: Streams,
+        *,
+        oracle: bool,
+        adversary: ActiveAdversary | None,
+    ) -> None:
+        self.config, self.train, self.validation, self.streams = config, train, validation, streams
+        self.oracle, self.adversary = oracle, adversary
+        self.network = Network(config, train, streams.weights)
+        t = config.training
+        self.parameters = list(self.network.server.parameters())
+        self.server_step = torch.optim.Adam(self.parameters, lr=t.server_rate, fused=True)
+        self.encoder_steps = {
+            site: torch.optim.Adam(encoder.parameters(), lr=t.encoder_rate, fused=True)
+            for site, encoder in self.network.encoders.items()
+        }
+
+    def run(self, progress: Progress) -> Trace:
+        """Warm up, train for T epochs, leave the network at the epoch that validation liked best."""
+        config, count = self.config, len(self.train)
+        self._train_server(self.network.embed(self.train), epochs=1)
+        noise = self._calibrate()
+        shape = (config.training.epochs, count, config.training.embedding)
+        releases = {site: np.zeros(shape, np.float32) for site in self.network.sites}
+        oracle = {name: np.zeros(shape, np.float32) for name in self._oracle_names()}
+        clipped: list[float] = []
+        scores: list[float] = []
+        best: list[dict[str, Tensor]] = []
+        for epoch in range(config.training.epochs):
+            shares = []
+            for batch in torch.randperm(count, generator=self.streams.order).split(config.training.batch):
+                shares.append(self._step(batch, epoch, noise, releases, oracle))
+            clipped.append(float(np.mean(shares)))
+            scores.append(self._validate())
+            if scores[-1] == max(scores):
+                best = self.network.snapshot()
+            progress(f"{config.role} run: epoch {epoch + 1} of {shape[0]}", (epoch + 1) / shape[0])
+        self.network.restore(best)
+        diagnostics = {"clip fraction": clipped, "validation AUC": scores, "best epoch": [1.0 + int(np.argmax(scores))]}
+        return Trace(releases, oracle, noise, diagnostics)
+
+    def frozen_baseline(self, embeddings: Tensor) -> None:
+        """Train only the server, as long as the real run, on encoders that learned nothing."""
+        self._train_server(embeddings, epochs=self.config.training.epochs + 1)
+
+    def _train_server(self, embeddings: Tensor, epochs: int) -> None:
+        z = embeddings.clone()
+        for _ in range(epochs):
+            for batch in torch.randperm(len(z), generator=self.streams.order).split(self.config.training.batch):
+                losses = self._losses(self.network.server(z[batch]), batch)
+                self.server_step.zero_grad()
+                torch.stack([loss.mean() for loss in losses.values()]).sum().backward()
+                self.server_step.step()
+
+    def _losses(self, logits: Mapping[str, Tensor], batch: Tensor) -> dict[str, Tensor]:
+        """Per-record loss [B] per task: cross-entropy averaged over the task's labels, never over records."""
+        return {
+            task: bce(value, self.train.labels[task][batch], reduction="none").mean(dim=1)
+            for task, value in logits.items()
+        }
+
+    def _calibrate(self) -> Noise:
+        """C per site: clip_factor times the median per-sample, per-task gradient norm after the warm-up."""
+        z = self.network.embed(self.train).clone().requires_grad_()
+        logits = self.network.server(z)
+        losses = self._losses(logits, torch.arange(len(self.train)))
+        norms = [self._per_site(_grad(loss.sum(), z)).norm(dim=2) for loss in losses.values()]
+        medians = torch.cat(norms).median(dim=0).values
+        config = self.config
+        clip = {
+            site: config.training.clip_factor * float(value)
+            for site, value in zip(self.network.sites, medians, strict=True)
+        }
+        sigma = {
+            site: {
+                task: config.sigma if config.sigma is not None else (config.multiplier or 0.0) * clip[site]
+                for task in config.tasks
+            }
+            for site in clip
+        }
+        return Noise(clip, sigma)
+
+    def _step(
+        self,
+        batch: Tensor,
+        epoch: int,
+        noise: Noise,
+        releases: Mapping[str, FloatArray],
+        oracle: Mapping[str, FloatArray],
+    ) -> float:
+        """One batch: forward at the sites, gradients at the server, release, backward at the sites."""
+        network, defense, rows = self.network, self.config.defense, batch.numpy()
+        sent = {site: network.encoders[site](self.train.sites[site][:, batch]) for site in network.sites}
+        z = torch.cat([self._through_adversary(site, rows, value.detach()) for site, value in sent.items()], dim=1)
+        z.requires_grad_()
+        logits = network.server(z)
+        losses = self._losses(logits, batch)
+        mean_loss = torch.stack([loss.mean() for loss in losses.values()]).sum()
+        for parameter, gradient in zip(
+            self.parameters, torch.autograd.grad(mean_loss, self.parameters, retain_graph=True), strict=True
+        ):
+            parameter.grad = gradient
+        gradients = {task: self._per_site(_grad(loss.sum(), z)) for task, loss in losses.items()}
+        hypotheses = self._hypotheses(logits, z) if self.oracle else {}
+        self.server_step.step()
+        shares = []
+        for column, site in enumerate(network.sites):
+            clip = noise.clip[site]
+            parts = {task: gradient[:, column] for task, gradient in gradients.items()}
+            bounded = {task: defense.bounded(part, clip) for task, part in parts.items()}
+            clean = torch.stack(list(bounded.values())).sum(dim=0)
+            draw = defense.noise((len(batch), network.width), noise.sigma[site], epoch, self.streams.noise)
+            released = clean + draw
+            releases[site][epoch, rows] = released.numpy()
+            shares.append(float(np.mean([(part.norm(dim=1) > clip).float().mean() for part in parts.values()])))
+            if self.oracle and site == self.config.party:
+                self._record_oracle(oracle, epoch, rows, bounded, hypotheses, column, clip)
+            self._site_step(site, rows, sent[site], released)
+        return float(np.mean(shares)) if defense.clips else 0.0
+
+    def _site_step(self, site: str, rows: npt.NDArray[np.int64], sent: Tensor, released: Tensor) -> None:
+        """The site trains on what it received, less the batch mean: post-processing of the release."""
+        if self.adversary is not None and self.adversary.party == site:
+            self.adversary.receive(Channel.GRADIENTS, rows, released.numpy())
+        centred = released - released.mean(dim=0, keepdim=True)
+        self.encoder_steps[site].zero_grad()
+        torch.autograd.backward(sent, centred / len(rows))
+        self.encoder_steps[site].step()
+
+    def _through_adversary(self, site: str, rows: npt.NDArray[np.int64], value: Tensor) -> Tensor:
+        if self.adversary is None or self.adversary.party != site:
+            return value
+        return torch.from_numpy(self.adversary.send(Channel.ACTIVATIONS, rows, value.numpy()))
+
+    def _hypotheses(self, logits: Mapping[str, Tensor], z: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """Per moved task the per-sample gradients [B, sites, d] if all its labels were 0, and if all were 1.
+
+        dl/dz = sum_j (p_j - y_j) dv_j/dz / L: two vector-Jacobian products give both (one for a binary head).
+        """
+        result = {}
+        for task in self.config.moved:
+            value = logits[task]
+            probability = torch.sigmoid(value).detach()
+            unit = self._per_site(_grad(value.mean(dim=1).sum(), z))
+            if value.shape[1] == 1:
+                zero = probability[:, :, None] * unit
+            else:
+                zero = self._per_site(_grad((probability * value).mean(dim=1).sum(), z))
+            result[task] = (zero, zero - unit)
+        return result
+
+    def _record_oracle(
+        self,
+        oracle: Mapping[str, FloatArray],
+        epoch: int,
+        rows: npt.NDArray[np.int64],
+        bounded: Mapping[str, Tensor],
+        hypotheses: Mapping[str, tuple[Tensor, Tensor]],
+        column: int,
+        clip: float,
+    ) -> None:
+        """The release that happened without noise, and what it would have been under either label."""
+        defense: Defense = self.config.defense
+        clean = torch.stack(list(bounded.values())).sum(dim=0)
+        oracle["clean"][epoch, rows] = clean.numpy()
+        joint = [clean, clean]
+        for task, pair in hypotheses.items():
+            for label, gradient in enumerate(pair):
+                change = defense.bounded(gradient[:, column], clip) - bounded[task]
+                oracle[f"{task}/{label}"][epoch, rows] = (clean + change).numpy()
+                joint[label] = joint[label] + change
+        for label, value in enumerate(joint):
+            oracle[f"joint/{label}"][epoch, rows] = value.numpy()
+
+    def _oracle_names(self) -> tuple[str, ...]:
+        if not self.oracle:
+            return ()
+        return ("clean", *(f"{secret}/{label}" for secret in ("joint", *self.config.moved) for label in (0, 1)))
+
+    def _per_site(self, gradient: Tensor) -> Tensor:
+        return gradient.view(len(gradient), len(self.network.sites), self.network.width)
+
+    def _validate(self) -> float:
+        """Mean AUC over tasks (and over the labels of a task) on the validation stays."""
+        logits = self.network.predict(self.validation)
+        return float(np.mean([mean_auc(logits[task], self.validation.labels[task].numpy()) for task in logits]))
+
+
+def mean_auc(logits: FloatArray, labels: FloatArray) -> float:
+    """AUC averaged over the labels that show both classes; .5 when none does."""
+    values = [
+        auc(column, truth).value
+        for column, truth in zip(logits.T, labels.T, strict=True)
+        if 0 < truth.sum() < len(truth)
+    ]
+    return float(np.mean(values)) if values else 0.5
+
+
+def _grad(value: Tensor, z: Tensor) -> Tensor:
+    (gradient,) = torch.autograd.grad(value, z, retain_graph=True)
+    return gradient
