@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.mechanism import Claim, Mechanism
+from privbench.options import AuditOptions
 from privbench.recording import Oracle, Secrets, Transcript
 from privbench.registry import Registry
 from privbench.threat import Channel, ThreatModel
@@ -73,7 +74,9 @@ class Epsilon:
 
 @dataclass(frozen=True)
 class TargetRun:
-    """Everything that outlives a run. `diagnostics` are numbers such as clip fractions, by name and release."""
+    """Everything that outlives a run. `diagnostics` are numbers such as clip fractions, by name and release;
+    `flags` are names from privbench.flags that only the target can know of.
+    """
 
     transcript: Transcript
     oracle: Oracle | None
@@ -81,6 +84,7 @@ class TargetRun:
     utility: tuple[Utility, ...]
     diagnostics: Mapping[str, tuple[float, ...]]
     fingerprint: str
+    flags: tuple[str, ...] = ()
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
@@ -114,8 +118,12 @@ class Target(ABC):
     card: ClassVar[TargetCard]
 
     @abstractmethod
-    def configure(self, options: Mapping[str, Any], registry: Registry) -> Any:
+    def configure(self, options: AuditOptions, registry: Registry) -> Any:
         """Resolve user options into a configuration; `InputError` for anything unknown or impossible."""
+
+    @abstractmethod
+    def describe(self, config: Any) -> dict[str, Any]:
+        """The resolved configuration as JSON, with at least "data", "defense" and "eps"; no absolute paths."""
 
     @abstractmethod
     def roles(self, config: Any) -> Mapping[Role, Any]:

@@ -6,7 +6,7 @@ Nothing in here knows about models or privacy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -100,6 +100,24 @@ class Cohort:
 
     def task(self, name: str) -> Task:
         return next(task for task in self.tasks if task.name == name)
+
+
+def join(parts: Sequence[Cohort]) -> Cohort:
+    """One cohort from parts with the same sites and tasks; each record may appear once."""
+    first = parts[0]
+    return Cohort(
+        record_ids=np.concatenate([part.record_ids for part in parts]),
+        sites={
+            name: SiteData(
+                data.features,
+                np.concatenate([part.sites[name].values for part in parts]),
+                np.concatenate([part.sites[name].observed for part in parts]),
+            )
+            for name, data in first.sites.items()
+        },
+        tasks=first.tasks,
+        labels={name: np.concatenate([part.labels[name] for part in parts]) for name in first.labels},
+    )
 
 
 @dataclass(frozen=True)

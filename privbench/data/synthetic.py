@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize, signal, stats
 
-from privbench.data.cohort import Cohort, Feature, SiteData, Splits, Task
+from privbench.data.cohort import Cohort, Feature, SiteData, Splits, Task, join
 
 Array = npt.NDArray[np.float64]
 
 HOURS = 48
+
+_BLOCK = 4_000
 MORTALITY = 0.13
 DECOMPENSATION = 0.035
 PHENOTYPES = 25
@@ -100,9 +102,16 @@ def synthetic(
     sizes = (train, validation, test)
     first = np.cumsum((0, *sizes))
     drawn = [
-        _draw(stream, size, start) for stream, size, start in zip(streams, sizes, first[:-1], strict=True)
+        _draw_in_blocks(stream, size, start) for stream, size, start in zip(streams, sizes, first[:-1], strict=True)
     ]
     return Splits(*drawn)
+
+
+def _draw_in_blocks(rng: np.random.Generator, count: int, first_id: int) -> Cohort:
+    """Blocks keep the float64 intermediates of a large split small."""
+    starts = range(0, max(count, 1), _BLOCK)
+    blocks = [_draw(rng, min(_BLOCK, count - start), first_id + start) for start in starts]
+    return join(blocks)
 
 
 def _draw(rng: np.random.Generator, count: int, first_id: int) -> Cohort:

@@ -36,7 +36,7 @@ class Training:
     experts: int = 4
     expert_width: int = 64
     tower_width: int = 32
-    clip_factor: float = 2.0
+    clip_factor: float = 5.0
     server_rate: float = 1e-3
     encoder_rate: float = 3e-4
 

@@ -43,6 +43,9 @@ class Prism(Target):
         source = describe(options.data or DEFAULT_DATA)
         return resolve(options, registry, source.holders, source.train_records)
 
+    def describe(self, config: PrismConfig) -> dict[str, Any]:
+        return config.to_json()
+
     def roles(self, config: PrismConfig) -> Mapping[Role, PrismConfig]:
         return {"clean": config.as_role("clean"), "audited": config.as_role("audited")}
 

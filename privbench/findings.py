@@ -1,0 +1,328 @@
+"""From what was measured to findings: plan every cell, evaluate the bounds, judge, and keep the score vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.attack import AttackCard, NotApplicable
+from privbench.bounds.base import Bound, BoundValue, Question, Unsupported
+from privbench.measure import SECRET, Attacked, Failure, Outcome
+from privbench.mechanism import Claim, Mechanism
+from privbench.record import Finding, Series
+from privbench.registry import Registry
+from privbench.scoring import Control, Leakage, ScoredGuess
+from privbench.stats import binomial
+from privbench.threat import ThreatModel
+from privbench.verdict import ALPHA, RHO_SHARE, ConfirmatoryTest, Verdict, judge
+
+METRIC = "accuracy"
+NOTHING = "none"
+ORACLE = "label/oracle-lr"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that findings are made of."""
+
+    target: str
+    seed: int
+    defense: str
+    eps: float | str | None
+    attacked: Attacked
+    mechanisms: tuple[Mechanism, ...]
+    claims: tuple[Claim, ...]
+    moved: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Judged:
+    findings: tuple[Finding, ...]
+    planned: tuple[str, ...]
+    flags: tuple[str, ...]
+    series: Mapping[str, Series]
+    scores: Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A planned (attack, releases, bound); `question` is None for a claim-free cell without bounds."""
+
+    attack: str
+    card: AttackCard
+    threat: ThreatModel
+    releases: int
+    bound_id: str
+    bound: Bound | None
+    question: Question | None
+
+    @property
+    def id(self) -> str:
+        return f"{self.attack}/{SECRET}/{self.releases}/{METRIC}/{self.bound_id}"
+
+    @property
+    def confirmatory(self) -> bool:
+        return self.bound is not None and self.bound.card.name in self.card.confirmatory
+
+
+def assemble(evidence: Evidence, registry: Registry) -> Judged:
+    """One finding per planned cell, whatever happened to its attack."""
+    cells = tuple(_plan(evidence, registry))
+    attacked = evidence.attacked
+    values = {cell.id: _evaluate(cell, evidence) for cell in cells}
+    tests = {
+        cell.id: _test(cell, attacked.outcomes[cell.attack], value)
+        for cell in cells
+        if cell.confirmatory
+        and cell.attack in attacked.outcomes
+        and isinstance(value := values[cell.id], BoundValue)
+    }
+    spent = RHO_SHARE if attacked.rho is not None else 0.0
+    judgements = dict(zip(tests, judge(list(tests.values()), ALPHA - spent), strict=True))
+    findings = []
+    for cell in cells:
+        finding = _blank(cell, evidence)
+        outcome = attacked.outcomes.get(cell.attack)
+        value = values[cell.id]
+        if outcome is None:
+            finding = _refused(finding, attacked.refused[cell.attack][2])
+        else:
+            finding = _measured(finding, cell, outcome, attacked)
+            if isinstance(value, Unsupported):
+                reason = f"no bound: the mechanism's {value.part} is not covered ({value.reason})"
+                finding = replace(finding, verdict=Verdict.UNCOVERED, reason=reason)
+            else:
+                finding = _held(finding, cell, value, outcome, judgements.get(cell.id), tests.get(cell.id))
+        findings.append(finding)
+    return Judged(
+        tuple(findings), tuple(cell.id for cell in cells), _flags(evidence), _series(evidence, values), _scores(attacked)
+    )
+
+
+def _plan(evidence: Evidence, registry: Registry) -> Iterator[_Cell]:
+    attacked = evidence.attacked
+    upper = attacked.rho.upper if attacked.rho is not None else None
+    bounds: dict[str, Bound] = {name: registry.get("bounds", name)() for name in registry.names("bounds")}
+    attacks = {name: (item.card, item.threat) for name, item in attacked.outcomes.items()}
+    attacks |= {name: (card, threat) for name, (card, threat, _) in attacked.refused.items()}
+    for attack in sorted(attacks):
+        card, threat = attacks[attack]
+        for name, bound in bounds.items():
+            claims = evidence.claims if bound.card.about == "claim" else (None,)
+            for number, claim in enumerate(claims):
+                if name == "nominal-curve" and claim is not None and claim.audience != "nominal":
+                    continue
+                bound_id = name if number == 0 else f"{name}-{number + 1}"
+                for over in bound.card.releases:
+                    releases = 1 if over == "one" else attacked.releases
+                    if over == "all" and releases == 1 and name == "g-composed":
+                        continue  # with one release it is g itself
+                    question = Question(evidence.moved, releases, rho=upper, claim=claim)
+                    yield _Cell(attack, card, threat, releases, bound_id, bound, question)
+
+
+def _evaluate(cell: _Cell, evidence: Evidence) -> BoundValue | Unsupported:
+    mechanism = evidence.attacked.mechanism
+    if cell.bound is None or cell.question is None or mechanism is None:
+        return Unsupported("description", "nobody described the mechanism on this channel")
+    return cell.bound.evaluate(mechanism, cell.question)
+
+
+def _scored(cell: _Cell, outcome: Outcome) -> ScoredGuess:
+    return outcome.one if cell.releases == 1 else outcome.all
+
+
+def _test(cell: _Cell, outcome: Outcome, value: BoundValue) -> ConfirmatoryTest:
+    scored = _scored(cell, outcome)
+    leakage, positive, negative = scored.leakage(), scored.positive(), scored.negative()
+    failed = None
+    if positive is None:
+        failed = "the positive control could not be run (no noise-free releases were recorded)"
+    elif not positive.passed:
+        failed = f"the positive control read {positive.value:.2f} of the coins from noise-free releases"
+    broken = None
+    if not negative.passed:
+        broken = f"the shuffled control reads {negative.value:.3f}, not chance: the scoring is broken"
+    return ConfirmatoryTest(leakage.right, leakage.n, value, failed, broken)
+
+
+def _blank(cell: _Cell, evidence: Evidence) -> Finding:
+    return Finding(
+        id=cell.id,
+        target=evidence.target,
+        party=cell.threat.name,
+        threat_model=cell.threat.label,
+        channel=str(cell.card.channels[0]),
+        attack=cell.attack,
+        secret=f"canary/{SECRET}",
+        releases=cell.releases,
+        metric=METRIC,
+        value=None,
+        low=None,
+        high=None,
+        level=None,
+        n=None,
+        canaries=None,
+        chance=None,
+        baseline=None,
+        controls={"positive": None, "negative": None},
+        role="confirmatory" if cell.confirmatory else "descriptive",
+        bound=None,
+        verdict=Verdict.FAILED,
+        reason="",
+        strength=None,
+        seed=evidence.seed,
+        defense=evidence.defense,
+        eps=evidence.eps,
+    )
+
+
+def _refused(finding: Finding, why: NotApplicable | Failure) -> Finding:
+    verdict = Verdict.FAILED if isinstance(why, Failure) else Verdict.NOT_APPLICABLE
+    return replace(finding, verdict=verdict, reason=why.reason, role="descriptive")
+
+
+def _measured(finding: Finding, cell: _Cell, outcome: Outcome, attacked: Attacked) -> Finding:
+    scored = _scored(cell, outcome)
+    leakage: Leakage = scored.leakage()
+    oracle = attacked.outcomes.get(ORACLE)
+    return replace(
+        finding,
+        value=leakage.value,
+        low=leakage.low,
+        high=leakage.high,
+        level=leakage.level,
+        n=leakage.n,
+        canaries=leakage.canaries,
+        chance=leakage.chance,
+        controls={"positive": _control(scored.positive()), "negative": _control(scored.negative())},
+        strength=None if oracle is None else _strength(leakage, _scored(cell, oracle).leakage()),
+    )
+
+
+def _held(
+    finding: Finding,
+    cell: _Cell,
+    value: BoundValue,
+    outcome: Outcome,
+    judgement: Any,
+    test: ConfirmatoryTest | None,
+) -> Finding:
+    """Attach the bound; a descriptive cell shows its p-value and is not judged."""
+    leakage = _scored(cell, outcome).leakage()
+    bound = {
+        "name": value.name,
+        "unit": value.unit,
+        "value": value.value,
+        "p_value": binomial.p_value(leakage.right, leakage.n, value.value),
+        "alpha": judgement.share if judgement is not None else None,
+        "inputs": dict(value.inputs),
+        "assumptions": list(value.assumptions),
+    }
+    if judgement is None:
+        return replace(finding, bound=bound, verdict=Verdict.REPORTED, reason="descriptive: shown, not judged")
+    return replace(finding, bound=bound, verdict=judgement.verdict, reason=judgement.reason)
+
+
+def _control(control: Control | None) -> dict[str, Any] | None:
+    return None if control is None else dict(vars(control))
+
+
+def _strength(leakage: Leakage, oracle: Leakage) -> float | None:
+    """Share of the oracle's d' = 2 Phi^-1(accuracy); None where either accuracy is 0 or 1 or the oracle is at chance."""
+    if not (0 < leakage.value < 1 and 0 < oracle.value < 1) or oracle.low <= 0.5:
+        return None
+    normal = NormalDist()
+    return normal.inv_cdf(leakage.value) / normal.inv_cdf(oracle.value)
+
+
+def _flags(evidence: Evidence) -> tuple[str, ...]:
+    attacked, flags = evidence.attacked, set()
+    mechanism = attacked.mechanism
+    if mechanism is not None and mechanism.kind != "none" and not mechanism.server_noised:
+        flags.add("SERVER_NOT_NOISED")
+    if any(claim.audience == "nominal" for claim in evidence.claims):
+        flags.add("NOMINAL_EPS_NOT_FOR_THIS_SITE")
+    for outcome in attacked.outcomes.values():
+        for scored in (outcome.one, outcome.all):
+            if not scored.negative().passed:
+                flags.add("SHUFFLED_CONTROL_FAILED")
+        positive = outcome.all.positive()
+        if positive is not None and not positive.passed:
+            flags.add("CLEAN_CONTROL_FAILED")
+    # float32 rounding of a difference of two clipped gradients stays far below one part in ten thousand.
+    if attacked.moves is not None and attacked.moves.excess > 1 + 1e-4:
+        flags.add("MOVES_EXCEED_CLIP")
+    flags |= _oracle_flags(attacked)
+    return tuple(sorted(flags))
+
+
+def _oracle_flags(attacked: Attacked) -> set[str]:
+    oracle = attacked.outcomes.get(ORACLE)
+    if oracle is None or attacked.moves is None or attacked.mechanism is None:
+        return set()
+    predicted = attacked.moves.predicted(attacked.mechanism)
+    if predicted is None:
+        return set()
+    flags = set()
+    for scored, expected in ((oracle.one, predicted[0]), (oracle.all, float(predicted[1][-1]))):
+        leakage = scored.leakage()
+        error = 4 * math.sqrt(expected * (1 - expected) / leakage.n)
+        if leakage.value < expected - error:
+            flags.add("ORACLE_WEAK")
+        if leakage.value > expected + error:
+            flags.add("ORACLE_ABOVE_PREDICTION")
+    return flags
+
+
+def _series(evidence: Evidence, values: Mapping[str, BoundValue | Unsupported]) -> dict[str, Series]:
+    """Accuracy over releases per attack, what the moves predict, and the bounds along the same axis."""
+    attacked = evidence.attacked
+    steps = tuple(float(t) for t in range(1, attacked.releases + 1))
+    series = {}
+    for name, outcome in attacked.outcomes.items():
+        coins = outcome.all.coins
+        right = ((outcome.curve > 0) == (coins == 1)).sum(axis=1)
+        ends = [binomial.clopper_pearson(int(count), len(coins)) for count in right]
+        series[name] = Series(
+            steps,
+            tuple(float(count) / len(coins) for count in right),
+            tuple(low for low, _ in ends),
+            tuple(high for _, high in ends),
+        )
+    if attacked.moves is not None and attacked.mechanism is not None:
+        predicted = attacked.moves.predicted(attacked.mechanism)
+        if predicted is not None:
+            series["oracle, predicted"] = Series(steps, tuple(map(float, predicted[1])))
+    for value in {item.name: item for item in values.values() if isinstance(item, BoundValue)}.values():
+        if value.name == "g-composed":
+            one = value.signal / math.sqrt(attacked.releases)
+            y = tuple(1.0 if math.isinf(one) else NormalDist().cdf(one * math.sqrt(t)) for t in steps)
+        else:
+            y = tuple(value.value for _ in steps)
+        series[f"bound {value.name}"] = Series(steps, y)
+    return series
+
+
+def _scores(attacked: Attacked) -> dict[str, npt.NDArray[Any]]:
+    """scores/, coins/, clean/, shuffled/ + ATTACK/SECRET/RELEASES, and curve/ATTACK/SECRET: all a verifier needs."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, outcome in attacked.outcomes.items():
+        by_releases = {1: outcome.one}
+        if attacked.releases > 1:
+            by_releases[attacked.releases] = outcome.all
+        for releases, scored in by_releases.items():
+            key = f"{name}/{SECRET}/{releases}"
+            arrays[f"scores/{key}"] = scored.scores
+            arrays[f"coins/{key}"] = scored.coins
+            arrays[f"shuffled/{key}"] = scored.shuffled
+            if scored.clean is not None:
+                arrays[f"clean/{key}"] = scored.clean
+        arrays[f"curve/{name}/{SECRET}"] = outcome.curve
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}

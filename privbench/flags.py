@@ -1,0 +1,85 @@
+"""Flags: "do not read this number without knowing this". Each says when it is raised, what it means, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Flag:
+    name: str
+    raised_if: str
+    means: str
+    what_to_do: str
+
+    def to_json(self) -> dict[str, str]:
+        return asdict(self)
+
+
+_ALL = (
+    Flag(
+        "SERVER_NOT_NOISED",
+        "the server trains on clean gradients",
+        "the trained state, hence other records' releases and every output, carries the labels on a path that no bound "
+        "here speaks about; the composed bounds assume that a record's coin reaches its own releases only",
+        "treat the composed bounds as holding under that assumption, or let the server train on noised values",
+    ),
+    Flag(
+        "NOMINAL_EPS_NOT_FOR_THIS_SITE",
+        "the claim is nominal: noise counted once per batch sum",
+        "the curious site receives its records' gradients one by one, in every epoch, and knows its batches: no sum "
+        "and no subsampling hides them; the nominal eps says nothing about it",
+        "quote the site's eps beside the nominal one, or set the noise with --eps-for site",
+    ),
+    Flag(
+        "ORACLE_WEAK",
+        "the oracle is right less often than its own mean Phi(s_i) by 4 standard errors",
+        "the attack or the recording is at fault; a WITHIN would rest on a broken instrument",
+        "check that the recorded releases and hypotheses belong to the same run",
+    ),
+    Flag(
+        "ORACLE_ABOVE_PREDICTION",
+        "the oracle is right more often than its own mean Phi(s_i) by 4 standard errors",
+        "the releases carry less noise than the mechanism declares, or the same noise twice",
+        "look for passes without noise and for reused seeds",
+    ),
+    Flag(
+        "MOVES_EXCEED_CLIP",
+        "a label moves some record's noise-free gradient by more than 2 C",
+        "the mechanism does not clip as it declares: no statistics are needed",
+        "clip each task's per-sample gradient before summing",
+    ),
+    Flag(
+        "CLIP_NEVER_BINDS",
+        "less than 0.1% of per-sample gradients reach the clip norm in every epoch",
+        "the noise is scaled to a norm that no gradient has; often a mean-reduced loss made them 1/B too small",
+        "take per-sample gradients of the unreduced loss, or lower the clip norm",
+    ),
+    Flag(
+        "SHUFFLED_CONTROL_FAILED",
+        "the 99.9% interval of an attack on shuffled coins leaves out 1/2",
+        "the scoring finds structure where there is none (or one audit in a thousand was unlucky)",
+        "repeat with another --seed; if it stays, the record must not be used",
+    ),
+    Flag(
+        "CLEAN_CONTROL_FAILED",
+        "an attack reads fewer than 90% of the coins from noise-free releases",
+        "the attack is weak on this system; not finding leakage with it proves nothing",
+        "train longer, use more canaries, or rely on the oracle",
+    ),
+    Flag(
+        "ENCODERS_LEARNED_NOTHING",
+        "no task's AUC is above that of frozen random encoders beyond its interval",
+        "the utility comes from the server alone; the noised gradients taught the sites nothing",
+        "do not quote this utility as the price of the privacy",
+    ),
+    Flag(
+        "ALIGNMENT_NOT_PRIVATE",
+        "the sites' records were joined by their ids in the clear",
+        "this audit does not cover what the alignment itself reveals",
+        "use private set intersection in the real system",
+    ),
+)
+
+FLAGS: Mapping[str, Flag] = {flag.name: flag for flag in _ALL}

@@ -1,0 +1,99 @@
+"""The manifest: what was run, with which code, data and seeds. Two runs with one manifest give the same findings.
+
+Data by base name and fingerprint, the kind of processor; never an absolute path, a host or a user name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import privbench
+from privbench.options import AuditOptions
+from privbench.record import SCHEMA
+
+_PACKAGES = ("torch", "numpy", "scipy", "safetensors", "opacus", "dp-accounting")
+
+
+def manifest(
+    options: AuditOptions,
+    resolved: Mapping[str, Any],
+    *,
+    data_name: str,
+    fingerprint: str,
+    started: str,
+    seconds: float,
+) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "privbench": privbench.__version__,
+        "config": {"given": _given(options), "resolved": dict(resolved)},
+        "seeds": [options.seed],
+        "git": _git(Path(__file__).resolve().parents[1]),
+        "packages": {name: metadata.version(name) for name in _PACKAGES},
+        "data": {"name": data_name, "fingerprint": fingerprint},
+        "machine": {
+            "processor": _processor(),
+            "system": platform.system(),
+            "python": platform.python_version(),
+            "cores": os.cpu_count() or 1,
+        },
+        "times": {"started": started, "seconds": round(seconds, 1)},
+    }
+
+
+def cell_hash(target: str, resolved: Mapping[str, Any], seed: int, fingerprint: str) -> str:
+    """Content address of a run: resolved configuration, seed, data and code version."""
+    key = {
+        "target": target,
+        "config": dict(resolved),
+        "seed": seed,
+        "data": fingerprint,
+        "code": privbench.__version__,
+    }
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+def _given(options: AuditOptions) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for name, value in vars(options).items():
+        if name == "data" and value:
+            kind, _, folder = value.partition(":")
+            value = f"{kind}:{Path(folder).name}" if folder else kind
+        if isinstance(value, float) and value == float("inf"):
+            value = "inf"
+        plain[name] = list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+    return plain
+
+
+def _git(root: Path) -> dict[str, Any] | None:
+    """Commit and dirty flag when the code runs from its own checkout."""
+    if not (root / ".git").exists():
+        return None
+
+    def ask(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=30
+        ).stdout.strip()
+
+    try:
+        return {"commit": ask("rev-parse", "HEAD"), "dirty": bool(ask("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None  # no git on this machine, or no commit yet: the manifest then says null
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass  # not Linux: platform knows something
+    return platform.processor() or platform.machine()

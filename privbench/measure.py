@@ -1,0 +1,191 @@
+"""Run the attacks on an audited run: views, guesses, controls, and the moves that predict them."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.attack import (
+    Attack,
+    AttackCard,
+    Guess,
+    Hints,
+    NotApplicable,
+    View,
+    gradient_mechanism,
+    view_of,
+)
+from privbench.errors import InputError
+from privbench.mechanism import Mechanism
+from privbench.moves import Moves, Rho
+from privbench.recording import Transcript
+from privbench.registry import Registry
+from privbench.scoring import ScoredGuess, one_release_each
+from privbench.seeds import stream
+from privbench.target import Progress, TargetRun
+from privbench.threat import ThreatModel
+from privbench.verdict import RHO_SHARE
+
+SECRET = "joint"
+CALIBRATION_SHARE = 8
+"""One canary in so many calibrates signs and thresholds and is never scored."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An attack that raised: its findings are FAILED with this reason, never missing."""
+
+    reason: str
+    details: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one attack achieved on the joint coin. `one` and `all` are by number of releases, `curve` is [T, m]."""
+
+    card: AttackCard
+    threat: ThreatModel
+    one: ScoredGuess
+    all: ScoredGuess
+    curve: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """Everything measured on one audited run."""
+
+    outcomes: Mapping[str, Outcome]
+    refused: Mapping[str, tuple[AttackCard, ThreatModel, NotApplicable | Failure]]
+    releases: int
+    canaries: npt.NDArray[np.int64]
+    mechanism: Mechanism | None
+    moves: Moves | None
+    rho: Rho | None
+
+
+def attack_all(
+    names: Sequence[str],
+    registry: Registry,
+    threats: Sequence[ThreatModel],
+    run: TargetRun,
+    seed: int,
+    *,
+    association: float | None,
+    progress: Progress,
+) -> Attacked:
+    """Every attack under the weakest of the threat models that suffices for it."""
+    site = threats[0].name
+    hints, scored, coins = _split(run, stream(seed, "calibration"))
+    mechanism = gradient_mechanism(run.mechanisms, site)
+    moves = None
+    if run.oracle is not None:
+        clip = mechanism.clip if mechanism is not None else None
+        moves = Moves.measure(run.oracle, site, run.secrets.joint, scored, clip)
+    outcomes: dict[str, Outcome] = {}
+    refused: dict[str, tuple[AttackCard, ThreatModel, NotApplicable | Failure]] = {}
+    for done, name in enumerate(names):
+        progress(f"attack {name}", done / max(len(names), 1))
+        attack: Attack = registry.get("attacks", name)()
+        threat = _sufficient(attack.card, threats)
+        bench = _Bench(run, threat, hints, scored, coins, stream(seed, name))
+        try:
+            result = bench.outcome(attack)
+        except InputError:
+            raise
+        except Exception as error:
+            result = Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+        if isinstance(result, Outcome):
+            outcomes[name] = result
+        else:
+            refused[name] = (attack.card, threat, result)
+    releases = len(run.transcript.arrays[f"gradients/{site}"])
+    rho = moves.rho(RHO_SHARE, association) if moves is not None else None
+    return Attacked(outcomes, refused, releases, scored, mechanism, moves, rho)
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """One attack's test stand: the same attack on noised, clean and shuffled material."""
+
+    run: TargetRun
+    threat: ThreatModel
+    hints: Hints
+    scored: npt.NDArray[np.int64]
+    coins: npt.NDArray[np.uint8]
+    rng: np.random.Generator
+
+    def outcome(self, attack: Attack) -> Outcome | NotApplicable:
+        guess = attack(self._view(self.run.transcript, self.hints), self.rng)
+        if isinstance(guess, NotApplicable):
+            return guess
+        clean = self._clean(attack)
+        shuffled, order = self._shuffled(attack)
+        exact = attack.card.exact_per_release
+        one = ScoredGuess(
+            self.coins,
+            guess.single if exact else one_release_each(guess, self.rng),
+            None if clean is None else clean.single if exact else one_release_each(clean, self.rng),
+            _reorder(one_release_each(shuffled, self.rng), order),
+        )
+        final = ScoredGuess(
+            self.coins,
+            guess.accumulated[-1],
+            None if clean is None else clean.accumulated[-1],
+            _reorder(shuffled.accumulated[-1], order),
+        )
+        return Outcome(attack.card, self.threat, one, final, guess.accumulated)
+
+    def _view(self, transcript: Transcript, hints: Hints) -> View:
+        return view_of(
+            self.threat, transcript, secret=SECRET, candidates=self.scored, hints=hints, oracle=self.run.oracle
+        )
+
+    def _clean(self, attack: Attack) -> Guess | None:
+        """Positive control: the same releases of the same run before the noise, attacked as if sigma were 0."""
+        name = f"oracle/gradients/{self.threat.name}/clean"
+        if self.run.oracle is None or name not in self.run.oracle.arrays:
+            return None
+        arrays = {**self.run.transcript.arrays, f"gradients/{self.threat.name}": self.run.oracle.arrays[name]}
+        noiseless = [
+            {**item, "sigma": dict.fromkeys(item["sigma"], 0.0)} for item in self.run.transcript.metadata["mechanisms"]
+        ]
+        transcript = Transcript(arrays, {**self.run.transcript.metadata, "mechanisms": noiseless})
+        guess = attack(self._view(transcript, self.hints), self.rng)
+        return guess if isinstance(guess, Guess) else None
+
+    def _shuffled(self, attack: Attack) -> tuple[Guess, npt.NDArray[np.int64]]:
+        """Negative control: coins permuted among records, the hints' among the hints."""
+        wrong = Hints(self.hints.index, self.rng.permutation(self.hints.secrets))
+        guess = attack(self._view(self.run.transcript, wrong), self.rng)
+        if isinstance(guess, NotApplicable):
+            raise RuntimeError(f"the shuffled control could not be run: {guess.reason}")
+        return guess, self.rng.permutation(len(self.scored))
+
+
+def _split(run: TargetRun, rng: np.random.Generator) -> tuple[Hints, npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Calibration canaries with their coins, scored canaries, and the scored coins."""
+    canaries = np.flatnonzero(run.secrets.arrays[f"canary/{SECRET}"])
+    coins = run.secrets.arrays[f"labels/{SECRET}"]
+    order = rng.permutation(canaries)
+    cut = len(canaries) // CALIBRATION_SHARE
+    told, scored = np.sort(order[:cut]), np.sort(order[cut:])
+    return Hints(told, coins[told].astype(np.int64)), scored, coins[scored].astype(np.uint8)
+
+
+def _sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:
+    """The first threat model that knows what the attack needs, else the first (which will refuse and say why)."""
+    for threat in threats:
+        if set(card.knowledge) <= threat.knowledge and set(card.channels) <= threat.channels:
+            return threat
+    return threats[0]
+
+
+def _reorder(scores: npt.NDArray[np.float64], order: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Record i was given the coin of record order[i]: line its score up with that coin."""
+    aligned = np.empty_like(scores)
+    aligned[order] = scores
+    return aligned

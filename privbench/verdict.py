@@ -1,0 +1,105 @@
+"""From counts and bounds to verdicts: Holm over the confirmatory set, controls, power (bounds.md, section 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import NormalDist
+
+from privbench.bounds.base import BoundValue
+from privbench.stats import binomial
+from privbench.stats.holm import HolmDecision, holm
+
+ALPHA = 0.05
+RHO_SHARE = 0.005
+"""Part of alpha spent on the upper confidence limit of a measured rho; the tests share the rest."""
+
+MARGIN = 1.25
+"""A WITHIN without a tight interval needs power against a mechanism with this many times the bound's signal."""
+
+POWER = 0.8
+
+
+class Verdict(StrEnum):
+    """How a finding reads. "WITHIN" means that these attacks did not exceed the bound, never that it is safe."""
+
+    EXCEEDED = "EXCEEDED"
+    WITHIN = "WITHIN"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    VACUOUS = "VACUOUS"
+    UNCOVERED = "UNCOVERED"
+    NOT_APPLICABLE = "NOT_APPLICABLE"
+    FAILED = "FAILED"
+    REPORTED = "REPORTED"
+
+
+@dataclass(frozen=True)
+class ConfirmatoryTest:
+    """One (attack, bound) of the confirmatory set.
+
+    controls_failed says which control failed or could not be run, or is None; scoring_broken, that the shuffled
+    control found structure where there is none, so that nothing may be concluded.
+    """
+
+    right: int
+    n: int
+    bound: BoundValue
+    controls_failed: str | None
+    scoring_broken: str | None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`share`: the part of alpha that this p-value had to meet (Holm)."""
+
+    verdict: Verdict
+    p_value: float
+    share: float
+    reason: str
+
+
+def judge(tests: Sequence[ConfirmatoryTest], alpha: float) -> tuple[Judgement, ...]:
+    """One judgement per test, in order. `alpha` is what the whole set may spend."""
+    p_values = [binomial.p_value(test.right, test.n, test.bound.value) for test in tests]
+    decisions = holm(p_values, alpha)
+    smallest = alpha / len(tests) if tests else alpha
+    return tuple(
+        _one(test, p, decision, smallest) for test, p, decision in zip(tests, p_values, decisions, strict=True)
+    )
+
+
+def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: float) -> Judgement:
+    def say(verdict: Verdict, reason: str) -> Judgement:
+        return Judgement(verdict, p, decision.share, reason)
+
+    value = test.bound.value
+    if test.scoring_broken:
+        return say(Verdict.FAILED, test.scoring_broken)
+    if decision.rejected:
+        return say(
+            Verdict.EXCEEDED,
+            f"{test.right} of {test.n} right is more than the bound allows (p = {p:.2g}, Holm share {decision.share:.2g})",
+        )
+    if binomial.p_value(test.n, test.n, value) > smallest:
+        return say(Verdict.VACUOUS, f"even {test.n} of {test.n} right would not exceed a bound of {value:.3f}")
+    if test.controls_failed:
+        return say(Verdict.INCONCLUSIVE, f"not exceeded, but {test.controls_failed}: a weak attack proves nothing")
+    if binomial.upper_limit(test.right, test.n, smallest) <= value:
+        return say(Verdict.WITHIN, "these attacks did not exceed the bound, and the upper limit is below it")
+    stronger = NormalDist().cdf(MARGIN * test.bound.signal) if math.isfinite(test.bound.signal) else 1.0
+    power = binomial.power(test.n, value, stronger, smallest)
+    if power >= POWER:
+        return say(
+            Verdict.WITHIN,
+            f"these attacks did not exceed the bound; {MARGIN} times its signal would have been caught with "
+            f"probability {power:.2f}",
+        )
+    needed = binomial.records_needed(value, stronger, smallest, POWER)
+    wanted = f"about {needed:,} guesses would do" if needed else "no feasible number of canaries would do"
+    return say(
+        Verdict.INCONCLUSIVE,
+        f"not exceeded, but {MARGIN} times the bound's signal would have been caught with probability {power:.2f} "
+        f"only; {wanted}",
+    )
