@@ -73,7 +73,7 @@ class _Cell:
 
 def assemble(evidence: Evidence, registry: Registry) -> Judged:
     """One finding per planned cell, whatever happened to its attack."""
-    cells = tuple(_plan(evidence, registry))
+    cells = tuple(sorted(_plan(evidence, registry), key=_reading_order))
     attacked = evidence.attacked
     values = {cell.id: _evaluate(cell, evidence) for cell in cells}
     tests = {
@@ -125,6 +125,11 @@ def _plan(evidence: Evidence, registry: Registry) -> Iterator[_Cell]:
                         continue  # with one release it is g itself
                     question = Question(evidence.moved, releases, rho=upper, claim=claim)
                     yield _Cell(attack, card, threat, releases, bound_id, bound, question)
+
+
+def _reading_order(cell: _Cell) -> tuple[str, bool, int, str]:
+    """By attack; the mechanism's own bounds before claims, one release before all."""
+    return cell.attack, cell.bound is not None and cell.bound.card.about == "claim", cell.releases, cell.bound_id
 
 
 def _evaluate(cell: _Cell, evidence: Evidence) -> BoundValue | Unsupported:

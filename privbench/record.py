@@ -156,14 +156,14 @@ def hash_scores(scores: Mapping[str, npt.NDArray[Any]]) -> str:
 
 def write(audit: Audit, scores: Mapping[str, npt.NDArray[Any]], pages: Mapping[str, str], out: Path) -> None:
     """Write audit.json, scores.safetensors and rendered pages into `out`; audit.json is renamed into place last."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     data = audit.to_json()
     validate(data)
     contiguous = {name: np.ascontiguousarray(array) for name, array in scores.items()}
 
     def put(aside: Path) -> list[str]:
-        save_file(contiguous, aside / SCORES_FILE)
+        (aside / SCORES_FILE).write_bytes(save(contiguous))
         for name, text in pages.items():
             (aside / name).write_text(text, encoding="utf-8")
         text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)

@@ -72,12 +72,30 @@ class ThreatModel:
 
     def describe(self) -> str:
         """The adversary in a sentence a reviewer can quote."""
-        who = f"{self.party} {self.name}".strip()
-        saw = ", ".join(sorted(self.channels)) or "nothing"
-        knew = ", ".join(sorted(self.knowledge)) or "nothing else"
-        acts = (
-            "follows the protocol and keeps what it receives"
-            if self.behaviour is Behaviour.CURIOUS
-            else "may change what it sends"
+        saw = [_SEEN[channel] for channel in Channel if channel in self.channels]
+        knew = [_KNOWN[item] for item in Knowledge if item in self.knowledge]
+        acts = "follows the protocol and keeps" if self.behaviour is Behaviour.CURIOUS else "may change what it sends and keeps"
+        return (
+            f"{self.party} {self.name}".strip()
+            + f" {acts} {_listed(saw) or 'nothing'}; besides, it knows {_listed(knew) or 'nothing'}"
         )
-        return f"{who} ({self.behaviour}: {acts}) receives {saw} and knows {knew}"
+
+
+_SEEN = {
+    Channel.ACTIVATIONS: "the cut-layer activations",
+    Channel.GRADIENTS: "the cut-layer gradients sent back to it",
+    Channel.UPDATES: "the model updates",
+    Channel.OUTPUTS: "the model's outputs",
+    Channel.LABELS: "the labels",
+    Channel.AUXILIARY: "its own labels and inputs",
+}
+_KNOWN = {
+    Knowledge.MECHANISM: "the defence, its clip and its noise",
+    Knowledge.MODEL: "the model in every step",
+    Knowledge.INPUTS: "every site's inputs",
+    Knowledge.HINTS: "the coins of a few records that are never scored",
+}
+
+
+def _listed(items: list[str]) -> str:
+    return ", ".join(items[:-1]) + (" and " if len(items) > 1 else "") + items[-1] if items else ""

@@ -33,7 +33,7 @@ class Spectral(Attack):
     card = AttackCard(
         name="label/spectral",
         summary="top component of the averaged releases, split by a two-Gaussian mixture; sign from hints",
-        paper="spectral clustering of cut gradients (Sun et al. 2022), with known-variance EM",
+        paper="Sun, Yang, Yao, Wang 2022 (spectral attack on embeddings), here on cut gradients",
         deviates="noise variance known from the mechanism; own-task labels removed; coins are fair, so weights are 1/2",
         channels=(Channel.GRADIENTS,),
         knowledge=(Knowledge.MECHANISM, Knowledge.HINTS),

@@ -9,13 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
+from privbench.data.catalogue import READERS
 from privbench.data.cohort import Cohort, Splits
 from privbench.errors import InputError, unknown
-
-READERS: Mapping[str, str] = {
-    "synthetic": "built-in cohort, seeded; any number of stays",
-    "physionet2012": "PhysioNet/CinC Challenge 2012, per-patient files or one packed file",
-}
 
 
 class Sizes(Protocol):

@@ -1,0 +1,43 @@
+# Everything a user or CI needs. Only Python 3.11 or newer, make and git are expected to be there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+EPS ?= 0.5
+OUT ?= out/prism
+
+.PHONY: audit test test-all check bench reports clean
+
+audit: $(VENV)/.installed
+	$(BIN)/privbench audit --target prism --eps $(EPS) --out $(OUT) --exit-zero
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(VENV)/.installed-test
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-test
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only --benchmark-columns=median,iqr,rounds
+
+reports: $(VENV)/.installed
+	$(BIN)/python reports/prism_first_audit/run.py
+
+clean:
+	rm -rf $(VENV) out build *.egg-info
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "privbench needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@ $(VENV)/.installed

@@ -1,0 +1,158 @@
+"""`privbench audit`: from options and a TOML file to a record on disk."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from privbench.cli.console import plain_console
+from privbench.errors import InputError, unknown
+from privbench.gate import OK, gate
+from privbench.options import AuditOptions, parse_number
+from privbench.record import check_writable, write
+from privbench.registry import default_registry
+from privbench.report.pages import PAGES, render
+from privbench.report.terminal import show
+from privbench.report.words import headline
+from privbench.runner import run_audit
+from privbench.target import Progress as Report
+
+DEFAULT_OUT = "privbench-audit"
+
+_KEYS = (
+    "target", "eps", "noise_multiplier", "sigma", "eps_for", "delta", "party", "data", "attacks", "defense", "seed",
+    "jobs", "set", "out", "format",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run and where to put it."""
+
+    options: AuditOptions
+    out: Path
+    pages: tuple[str, ...]
+    jobs: int
+
+    @classmethod
+    def build(cls, given: Mapping[str, Any], file: Path | None) -> Request:
+        """Command line over TOML over defaults; every value is checked here."""
+        values = {key: value for key, value in given.items() if value}
+        if file is not None:
+            values = {**_from_toml(file), **values}
+        if "target" not in values:
+            raise InputError("--target is missing; see `privbench list targets`.")
+        number = {
+            key: parse_number(_flag(key), str(values[key]))
+            for key in ("eps", "noise_multiplier", "sigma", "delta")
+            if key in values
+        }
+        whole = {
+            key: int(parse_number(_flag(key), str(values[key]), whole=True)) for key in ("seed", "jobs") if key in values
+        }
+        if whole.get("jobs", 1) < 1:
+            raise InputError(f"--jobs must be at least 1, got {whole['jobs']}.")
+        options = AuditOptions(
+            target=str(values["target"]),
+            eps=number.get("eps"),
+            noise_multiplier=number.get("noise_multiplier"),
+            sigma=number.get("sigma"),
+            eps_for=str(values.get("eps_for", "nominal")),
+            delta=number.get("delta", 1e-5),
+            party=values.get("party"),
+            data=values.get("data"),
+            attacks=_split(values.get("attacks", "all")),
+            defenses=tuple(values.get("defense", ())),
+            seed=whole.get("seed", 0),
+            settings=_settings(values.get("set", ())),
+        )
+        out = Path(str(values.get("out", DEFAULT_OUT)))
+        return cls(options, out, _pages(values.get("format", "html,md")), whole.get("jobs", os.cpu_count() or 1))
+
+
+def run_request(request: Request, *, strict: bool, exit_zero: bool, quiet: bool) -> int:
+    """Run, print, write; the exit code is the gate's."""
+    check_writable(request.out)
+    with _progress(quiet) as report:
+        result = run_audit(request.options, default_registry(), parallel=request.jobs, progress=report)
+        write(result.audit, result.scores, render(result.audit, request.pages), request.out)
+    console = plain_console()
+    if quiet:
+        console.print(headline(result.audit), markup=False)
+    else:
+        show(result.audit, console)
+        console.print(f"Record: {request.out}", markup=False, style="dim")
+    return OK if exit_zero else gate(result.audit, strict=strict).code
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Report]:
+    """Bars on stderr, one per run; nothing where stderr is no terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda stage, share: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(stage: str, share: float) -> None:
+            name = stage.partition(":")[0]
+            if name not in tasks:
+                tasks[name] = bars.add_task(stage, total=1.0)
+            bars.update(tasks[name], description=stage, completed=share)
+
+        yield report
+
+
+def _from_toml(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as handle:
+            data = tomllib.load(handle)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"--config {file} cannot be read: {error}") from error
+    values = {key.replace("-", "_"): value for key, value in data.items()}
+    for key in values:
+        if key not in _KEYS:
+            raise unknown(f"key in {file.name}", key, _KEYS)
+    if isinstance(values.get("set"), dict):
+        values["set"] = [f"{key}={value}" for key, value in values["set"].items()]
+    for key in ("defense", "set"):
+        if isinstance(values.get(key), str):
+            values[key] = [values[key]]
+    return values
+
+
+def _settings(items: Any) -> dict[str, str]:
+    settings = {}
+    for item in items:
+        key, separator, value = str(item).partition("=")
+        if not separator or not key:
+            raise InputError(f"--set takes key=value, got '{item}'.")
+        settings[key.replace("-", "_")] = value
+    return settings
+
+
+def _split(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else str(value).split(",")
+    return tuple(str(item).strip() for item in items if str(item).strip())
+
+
+def _pages(value: Any) -> tuple[str, ...]:
+    names = tuple(name for name in _split(value) if name != "json")  # the record itself is always written
+    for name in names:
+        if name not in PAGES:
+            raise unknown("format", name, (*PAGES, "json"))
+    return names
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")

@@ -1,0 +1,152 @@
+"""`privbench`: commands, errors and exit codes (interface.md).
+
+0 every check ran and held, 1 a bound was exceeded, 2 usage or bad input, 3 incomplete. Errors are one or two lines on
+stderr: what was given, what is wrong, what to do; a traceback only with --debug.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+
+import privbench
+from privbench.errors import InputError, PrivbenchError, RecordError
+
+USAGE, INCOMPLETE = 2, 3
+
+app = typer.Typer(
+    name="privbench",
+    help="Audit what split-learning systems really leak.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"privbench {privbench.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Audit what split-learning systems really leak."""
+
+
+@app.command()
+def audit(
+    target: Annotated[str | None, typer.Option(help="System to audit; see `privbench list targets`.")] = None,
+    eps: Annotated[str | None, typer.Option(help="Privacy budget; inf means no noise and no clip.")] = None,
+    noise_multiplier: Annotated[str | None, typer.Option(help="sigma / C instead of --eps.")] = None,
+    sigma: Annotated[str | None, typer.Option(help="Absolute noise instead of --eps.")] = None,
+    eps_for: Annotated[str | None, typer.Option(help="Whom --eps speaks for: nominal or site.")] = None,
+    delta: Annotated[str | None, typer.Option(help="delta of the budget (default 1e-5).")] = None,
+    party: Annotated[str | None, typer.Option(help="The curious site (prism: default the holder of ihm).")] = None,
+    data: Annotated[str | None, typer.Option(help="synthetic or physionet2012:DIR.")] = None,
+    attacks: Annotated[str | None, typer.Option(help="all, a family (label) or names, by commas.")] = None,
+    defense: Annotated[list[str] | None, typer.Option(help="NAME[:key=value,...]; default by target.")] = None,
+    seed: Annotated[str | None, typer.Option(help="Seed of everything random (default 0).")] = None,
+    jobs: Annotated[str | None, typer.Option(help="Processes for the target's runs (default: cores).")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value of the target; repeatable.")] = None,
+    config: Annotated[str | None, typer.Option(help="TOML file with these options; the command line wins.")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder for the record (default privbench-audit).")] = None,
+    format_: Annotated[str | None, typer.Option("--format", help="Pages beside the record: html,md (default both).")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="INCONCLUSIVE exits 3.")] = False,
+    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdicts.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the headline only.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Train a target, let a curious party attack it, hold the leakage against its bounds."""
+    from privbench.cli.audit import Request, run_request
+
+    given: dict[str, Any] = {
+        "target": target, "eps": eps, "noise_multiplier": noise_multiplier, "sigma": sigma, "eps_for": eps_for,
+        "delta": delta, "party": party, "data": data, "attacks": attacks, "defense": defense, "seed": seed,
+        "jobs": jobs, "set": set_, "out": out, "format": format_,
+    }  # fmt: skip
+    request = Request.build(given, Path(config) if config else None)
+    raise typer.Exit(run_request(request, strict=strict, exit_zero=exit_zero, quiet=quiet))
+
+
+@app.command()
+def gate(
+    record: Annotated[str, typer.Argument(help="Folder of an audit, or its audit.json.")],
+    strict: Annotated[bool, typer.Option("--strict", help="INCONCLUSIVE exits 3.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Exit code from a record alone: fails on EXCEEDED, FAILED and missing checks."""
+    from privbench.cli.show import run_gate
+
+    raise typer.Exit(run_gate(Path(record), strict=strict))
+
+
+@app.command()
+def report(
+    record: Annotated[str, typer.Argument(help="Folder of an audit.")],
+    debug: Debug = False,
+) -> None:
+    """Render audit.html and audit.md again from the record, and print it."""
+    from privbench.cli.show import run_report
+
+    run_report(Path(record))
+
+
+@app.command("list")
+def list_(
+    what: Annotated[str, typer.Argument(help="targets, attacks, defenses, bounds or datasets.")],
+    json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """What is there: built in and from plugins."""
+    from privbench.cli.show import run_list
+
+    run_list(what, as_json=json_)
+
+
+def run() -> None:
+    """Entry point: turns exceptions into one or two lines and an exit code."""
+    debug = "--debug" in sys.argv
+    try:
+        code = app(standalone_mode=False)
+    except (Exception, KeyboardInterrupt) as error:
+        if debug:
+            raise
+        code = _explain(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: BaseException) -> int:
+    if isinstance(error, click.exceptions.Exit):
+        return int(error.exit_code)
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return _say("interrupted; no record was written.", INCOMPLETE)
+    if isinstance(error, click.ClickException):
+        return _say(error.format_message(), USAGE)
+    if isinstance(error, InputError | RecordError):
+        return _say(str(error), USAGE)
+    if isinstance(error, PrivbenchError):
+        return _say(str(error), INCOMPLETE)
+    return _say(
+        f"a fault of privbench: {type(error).__name__}: {error}. Please report it with the output of --debug.", INCOMPLETE
+    )
+
+
+def _say(text: str, code: int) -> int:
+    typer.echo(f"privbench: {text}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    run()

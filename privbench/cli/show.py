@@ -1,0 +1,85 @@
+"""`privbench gate`, `report` and `list`: everything that only reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from rich.table import Table
+
+from privbench.cli.console import plain_console
+from privbench.errors import RecordError, unknown
+from privbench.gate import gate
+from privbench.record import AUDIT_FILE, read, write_aside
+from privbench.registry import GROUPS, Group, default_registry
+
+
+def run_gate(path: Path, *, strict: bool) -> int:
+    """Print why the gate fails, or that it holds; the exit code is its result."""
+    result = gate(read(path), strict=strict)
+    console = plain_console()
+    for reason in result.reasons:
+        console.print(reason, markup=False)
+    if not result.reasons:
+        console.print("These attacks exceeded no bound.", markup=False)
+    return result.code
+
+
+def run_report(folder: Path) -> None:
+    """Render all pages again from audit.json."""
+    from privbench.report.pages import PAGES, render
+    from privbench.report.terminal import show
+
+    if not folder.is_dir():
+        raise RecordError(f"{folder} is not a folder; give the folder that holds {AUDIT_FILE}.")
+    audit = read(folder)
+    pages = render(audit, PAGES)
+
+    def put(aside: Path) -> list[str]:
+        for name, text in pages.items():
+            (aside / name).write_text(text, encoding="utf-8")
+        return list(pages)
+
+    write_aside(folder, put)
+    show(audit, plain_console())
+
+
+def run_list(what: str, *, as_json: bool) -> None:
+    """A table of cards, or the same as JSON."""
+    rows = _rows(what)
+    if as_json:
+        print_json(rows)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    columns = [key for key in ("name", "summary", "channels", "channel", "guarantee", "paper") if key in rows[0]]
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row[column]) for column in columns))
+    plain_console().print(table)
+
+
+def print_json(rows: list[dict[str, Any]]) -> None:
+    """Plain JSON on stdout, never wrapped to a terminal's width."""
+    import typer
+
+    typer.echo(json.dumps(rows, indent=1, default=sorted))
+
+
+def _rows(what: str) -> list[dict[str, Any]]:
+    if what == "datasets":
+        from privbench.data.catalogue import READERS
+
+        return [{"name": name, "summary": summary} for name, summary in READERS.items()]
+    if what not in GROUPS:
+        raise unknown("list", what, (*GROUPS, "datasets"))
+    group = cast(Group, what)
+    registry = default_registry()
+    cards = [registry.get(group, name).card for name in registry.names(group)]
+    return [asdict(card) for card in cards if is_dataclass(card) and not isinstance(card, type)]
+
+
+def _cell(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

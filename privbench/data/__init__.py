@@ -1,0 +1,1 @@
+"""Readers of data and the built-in cohort."""

@@ -1,0 +1,58 @@
+"""audit.md: the record as text, for a pull request or an appendix."""
+
+from __future__ import annotations
+
+from privbench.record import Audit
+from privbench.report import words
+from privbench.report.words import number
+
+
+def markdown(audit: Audit) -> str:
+    """The whole report; every number is the record's."""
+    lines = [f"# Privacy audit: {audit.findings[0].target if audit.findings else 'nothing'}", ""]
+    lines += [f"**{words.headline(audit)}**", "", f"{words.setting(audit)}.", ""]
+    note = words.claim_note(audit)
+    if note:
+        lines += [note, ""]
+    lines += ["## Threat model", ""]
+    lines += [f"- {threat['label']}: {threat['description']}." for threat in audit.threats]
+    lines += ["", "## Utility", ""]
+    if audit.utility:
+        lines += ["| task | metric | value | 95% interval | frozen random encoders | n |", "|---|---|---|---|---|---|"]
+        lines += [
+            f"| {item['task']} | {item['metric']} | {number(item['value'])} | {words.interval(item['low'], item['high'])} "
+            f"| {number(item['baseline'])} | {item['n']:,} |"
+            for item in audit.utility
+        ]
+    else:
+        lines += ["Not measured."]
+    note = words.utility_note(audit)
+    if note:
+        lines += ["", note]
+    lines += ["", "## Every epsilon by name", ""]
+    lines += ["| name | eps | delta | neighbours | sampling | accountant | speaks for |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        f"| {item['name']} | {words.epsilon_value(item)} | {item['delta']:g} | {item['neighbours']} | {item['sampling']} "
+        f"| {item['accountant']} | {item['speaks_for']} |"
+        for item in audit.epsilons
+    ]
+    lines += ["", "## Findings that count", ""]
+    lines += [f"- {words.MARKS[item.verdict]} {words.sentence(item, audit)}" for item in words.confirmatory(audit)] or [
+        "None: no bound speaks about what was measured."
+    ]
+    lines += ["", words.INTERVAL_NOTE, "", "## Findings for information", ""]
+    lines += [f"- {words.MARKS[item.verdict]} {words.sentence(item, audit)}" for item in words.descriptive(audit)]
+    note = words.rho_note(audit)
+    if note:
+        lines += ["", note]
+    lines += ["", "## Assumptions of these bounds", ""]
+    lines += [f"- {item}" for item in words.assumptions(audit.findings)] or ["- none"]
+    lines += ["", "## Flags", ""]
+    lines += [
+        f"- **{flag['name']}**: {flag['means']}. What to do: {flag['what_to_do']}." for flag in audit.flags
+    ] or ["- none"]
+    lines += ["", "## What the verdicts mean", ""]
+    used = dict.fromkeys(finding.verdict for finding in audit.findings)
+    lines += [f"- {words.MARKS[verdict]} {verdict}: {words.MEANINGS[verdict]}." for verdict in used]
+    lines += ["", f"Record {audit.cell[:16]}, privbench {audit.manifest['privbench']}.", ""]
+    return "\n".join(lines)

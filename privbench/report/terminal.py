@@ -1,0 +1,102 @@
+"""The report on a terminal, and in a log: the same lines with and without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from privbench.record import Audit, Finding
+from privbench.report import words
+from privbench.report.words import number
+from privbench.verdict import Verdict
+
+_STYLES: Mapping[str, str] = {
+    Verdict.EXCEEDED: "bold red",
+    Verdict.WITHIN: "bold green",
+    Verdict.INCONCLUSIVE: "bold yellow",
+    Verdict.FAILED: "bold red",
+}
+
+
+def show(audit: Audit, console: Console) -> None:
+    """Print the whole report."""
+    console.print()
+    console.print(Text(words.headline(audit), style="bold"))
+    console.print(Text(words.setting(audit), style="dim"))
+    _heading(console, "Who attacks")
+    for threat in audit.threats:
+        console.print(Padding(Text(f"{threat['label']}: {threat['description']}."), (0, 0, 0, 2)))
+    _heading(console, "Utility")
+    console.print(_utility(audit))
+    _note(console, words.utility_note(audit))
+    _heading(console, "Every epsilon by name")
+    console.print(_epsilons(audit))
+    _note(console, words.claim_note(audit))
+    _heading(console, "Findings that count")
+    for finding in words.confirmatory(audit):
+        console.print(_line(finding, audit))
+    if not words.confirmatory(audit):
+        _note(console, "None: no bound speaks about what was measured.")
+    _heading(console, "Findings for information")
+    for finding in words.descriptive(audit):
+        console.print(_line(finding, audit))
+    _note(console, words.rho_note(audit))
+    if audit.flags:
+        _heading(console, "Flags")
+        for flag in audit.flags:
+            text = Text.assemble((flag["name"], "bold"), f": {flag['means']}.")
+            console.print(Padding(text, (0, 0, 0, 2)))
+    _note(console, words.INTERVAL_NOTE)
+    _note(console, "WITHIN means that these attacks did not exceed the bound; it is never a proof of safety.")
+    console.print()
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print()
+    console.print(Text(text, style="bold underline"))
+
+
+def _note(console: Console, text: str | None) -> None:
+    if text:
+        console.print(Padding(Text(text, style="dim"), (0, 0, 0, 2)))
+
+
+def _line(finding: Finding, audit: Audit) -> Padding:
+    mark = Text(f"{words.MARKS[finding.verdict]} ", style=_STYLES.get(finding.verdict, "dim"))
+    text = Text.assemble(mark, words.sentence(finding, audit))
+    style = _STYLES.get(finding.verdict)
+    if style:
+        text.highlight_words([str(finding.verdict)], style)
+    return Padding(text, (0, 0, 0, 2))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _utility(audit: Audit) -> Table:
+    table = _table("task", "metric", "value", "95% interval", "frozen random encoders", "test stays")
+    for item in audit.utility:
+        table.add_row(
+            item["task"],
+            item["metric"],
+            number(item["value"]),
+            words.interval(item["low"], item["high"]),
+            number(item["baseline"]),
+            f"{item['n']:,}",
+        )
+    return table
+
+
+def _epsilons(audit: Audit) -> Table:
+    table = _table("name", "eps", "neighbours", "sampling", "speaks for")
+    for item in audit.epsilons:
+        table.add_row(item["name"], words.epsilon_value(item), item["neighbours"], item["sampling"], item["speaks_for"])
+    return table
