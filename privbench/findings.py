@@ -96,7 +96,7 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
             finding = _measured(finding, cell, outcome, attacked)
             if isinstance(value, Unsupported):
                 reason = f"no bound: the mechanism's {value.part} is not covered ({value.reason})"
-                finding = replace(finding, verdict=Verdict.UNCOVERED, reason=reason)
+                finding = replace(finding, verdict=Verdict.UNCOVERED, reason=reason, role="descriptive")
             else:
                 finding = _held(finding, cell, value, outcome, judgements.get(cell.id), tests.get(cell.id))
         findings.append(finding)
@@ -154,7 +154,7 @@ def _test(cell: _Cell, outcome: Outcome, value: BoundValue) -> ConfirmatoryTest:
     broken = None
     if not negative.passed:
         broken = f"the shuffled control reads {negative.value:.3f}, not chance: the scoring is broken"
-    return ConfirmatoryTest(leakage.right, leakage.n, value, failed, broken)
+    return ConfirmatoryTest(leakage.right, leakage.n, leakage.canaries, value, failed, broken)
 
 
 def _blank(cell: _Cell, evidence: Evidence) -> Finding:

@@ -19,16 +19,20 @@ class GateResult:
 
 
 def gate(audit: Audit, *, strict: bool = False) -> GateResult:
-    """1 when a confirmatory check is EXCEEDED, else 3 when a check FAILED or is missing (strict: INCONCLUSIVE too)."""
-    exceeded = [f.id for f in audit.findings if f.verdict == Verdict.EXCEEDED and f.role == "confirmatory"]
-    failed = [f.id for f in audit.findings if f.verdict == Verdict.FAILED]
-    open_ = [f.id for f in audit.findings if strict and f.verdict == Verdict.INCONCLUSIVE]
-    reasons = [f"{name}: EXCEEDED" for name in exceeded]
-    reasons += [f"{name}: FAILED" for name in failed]
-    reasons += [f"{name}: planned, but missing" for name in audit.missing]
-    reasons += [f"{name}: INCONCLUSIVE (strict)" for name in open_]
-    incomplete = bool(failed or audit.missing or open_ or not audit.planned)
+    """1 when a confirmatory check is EXCEEDED, else 3 when a check FAILED or is missing.
+
+    `strict` also ends with 3 when a check could not be decided (INCONCLUSIVE, VACUOUS) or when none was judged.
+    """
+    judged = [finding for finding in audit.findings if finding.role == "confirmatory"]
+    exceeded = [f"{finding.id}: EXCEEDED" for finding in judged if finding.verdict == Verdict.EXCEEDED]
+    incomplete = [f"{finding.id}: FAILED" for finding in audit.findings if finding.verdict == Verdict.FAILED]
+    incomplete += [f"{name}: planned, but missing" for name in audit.missing]
     if not audit.planned:
-        reasons.append("nothing was planned: a gate with nothing to check never passes")
+        incomplete.append("nothing was planned: a gate with nothing to check never passes")
+    if strict:
+        undecided = (Verdict.INCONCLUSIVE, Verdict.VACUOUS)
+        incomplete += [f"{finding.id}: {finding.verdict} (strict)" for finding in judged if finding.verdict in undecided]
+        if not judged:
+            incomplete.append("no check was judged: no bound speaks about this mechanism (strict)")
     code = EXCEEDED if exceeded else INCOMPLETE if incomplete else OK
-    return GateResult(code, tuple(reasons))
+    return GateResult(code, (*exceeded, *incomplete))

@@ -37,7 +37,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class ConfirmatoryTest:
-    """One (attack, bound) of the confirmatory set.
+    """One (attack, bound) of the confirmatory set: right of n guesses about `canaries` records.
 
     controls_failed says which control failed or could not be run, or is None; scoring_broken, that the shuffled
     control found structure where there is none, so that nothing may be concluded.
@@ -45,6 +45,7 @@ class ConfirmatoryTest:
 
     right: int
     n: int
+    canaries: int
     bound: BoundValue
     controls_failed: str | None
     scoring_broken: str | None
@@ -96,8 +97,9 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
             f"these attacks did not exceed the bound; {MARGIN} times its signal would have been caught with "
             f"probability {power:.2f}",
         )
-    needed = binomial.records_needed(value, stronger, smallest, POWER)
-    wanted = f"about {needed:,} guesses would do" if needed else "no feasible number of canaries would do"
+    guesses = binomial.records_needed(value, stronger, smallest, POWER)
+    needed = math.ceil(guesses * test.canaries / test.n) if guesses else None
+    wanted = f"about {needed:,} scored canaries would do" if needed else "no feasible number of canaries would do"
     return say(
         Verdict.INCONCLUSIVE,
         f"not exceeded, but {MARGIN} times the bound's signal would have been caught with probability {power:.2f} "

@@ -13,17 +13,19 @@ from privbench.cli.console import plain_console
 from privbench.errors import RecordError, unknown
 from privbench.gate import gate
 from privbench.record import AUDIT_FILE, read, write_aside
+from privbench.report.words import headline
 from privbench.registry import GROUPS, Group, default_registry
 
 
 def run_gate(path: Path, *, strict: bool) -> int:
     """Print why the gate fails, or that it holds; the exit code is its result."""
-    result = gate(read(path), strict=strict)
+    audit = read(path)
+    result = gate(audit, strict=strict)
     console = plain_console()
     for reason in result.reasons:
         console.print(reason, markup=False)
     if not result.reasons:
-        console.print("These attacks exceeded no bound.", markup=False)
+        console.print(headline(audit), markup=False)
     return result.code
 
 

@@ -110,10 +110,18 @@ def headline(audit: Audit) -> str:
         return text
     if failed or audit.missing:
         return f"INCOMPLETE: {len(failed)} checks failed and {len(audit.missing)} are missing; nothing may be concluded."
+    most = max((finding.value for finding in audit.findings if finding.value is not None), default=None)
+    leak = f"up to {number(most)} of the label coins were read" if most is not None else "nothing was measured"
     if not judged:
-        return "UNCOVERED: leakage was measured, but no bound speaks about this mechanism."
-    within = sum(finding.verdict == Verdict.WITHIN for finding in judged)
-    return f"Nothing exceeded: these attacks stayed within {within} of {len(judged)} checks; the others say why not."
+        return f"UNCOVERED: {leak}, and no bound speaks about this mechanism."
+    count = {verdict: sum(finding.verdict == verdict for finding in judged) for verdict in Verdict}
+    if count[Verdict.WITHIN] == 0:
+        return f"NOT JUDGED: {leak}; none of {len(judged)} checks could be decided ({_tally(count)})."
+    return f"Nothing exceeded: {leak}; {_tally(count)} of {len(judged)} checks."
+
+
+def _tally(count: Mapping[Verdict, int]) -> str:
+    return ", ".join(f"{number_} {verdict}" for verdict, number_ in count.items() if number_)
 
 
 def setting(audit: Audit) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from privbench.data.cohort import Cohort, Splits, join
+from privbench.data.cohort import Cohort, Feature, Splits, join
 from privbench.data.physionet2012 import TASKS, count_train, holders, read_splits
 from privbench.data.sources import fingerprint
 from privbench.errors import InputError
@@ -84,12 +85,11 @@ def everyone(folder: str | Path) -> Cohort:
     return whole.take(np.argsort(whole.record_ids))
 
 
-def course(cohort: Cohort, site: str, feature: str, row: int = 0) -> dict[int, float]:
-    """What was observed of one stay's feature, by hour."""
+def course(cohort: Cohort, site: str, feature: str) -> dict[int, float]:
+    """What was observed of the first stay's feature, by hour."""
     data = cohort.sites[site]
     column = [known.name for known in data.features].index(feature)
-    seen, values = data.observed[row, :, column], data.values[row, :, column]
-    return {int(hour): pytest.approx(float(values[hour])) for hour in np.flatnonzero(seen)}
+    return {int(hour): float(data.values[0, hour, column]) for hour in np.flatnonzero(data.observed[0, :, column])}
 
 
 # --- the cohort ---
@@ -147,6 +147,16 @@ def test_hours(write: Callable[[Stays], str], rows: list[tuple[str, float]], exp
     assert not hidden.any()
 
 
+def test_last_of_an_hour_of_labs(write: Callable[[Stays], str]) -> None:
+    cohort = everyone(write(stays([("02:00", "Glucose", 120), ("02:30", "Glucose", 140), ("09:00", "Glucose", 9)])))
+    assert course(cohort, "B", "glucose") == {2: 140}
+
+
+def test_last_of_a_crowded_minute(write: Callable[[Stays], str]) -> None:
+    crowd: list[Row] = [(f"02:{number * 7 % 11:02d}", "HR", 50 + number % 50) for number in range(2_000)]
+    assert course(everyone(write(stays([*crowd, ("02:10", "HR", 120)]))), "A", "heart rate") == {2: 120}
+
+
 @pytest.mark.parametrize(
     ("cuff", "invasive", "feature"),
     [
@@ -191,9 +201,7 @@ def test_care_unit_is_one_hot(write: Callable[[Stays], str], icu_type: int) -> N
     assert (units.sum(axis=1) == 1).all()
 
 
-@pytest.mark.parametrize(
-    ("survival", "early"), [(-1, 0), (0, 0), (1, 0), (2, 1), (7, 1), (8, 0), (400, 0)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("survival", "early"), [(-1, 0), (0, 0), (1, 0), (2, 1), (7, 1), (8, 0), (400, 0)])
 @pytest.mark.parametrize("death", [0, 1])
 def test_death_labels(tmp_path: Path, survival: int, early: int, death: int) -> None:
     content = stays()
@@ -237,6 +245,7 @@ def test_both_forms_give_the_same_cohort(tmp_path: Path) -> None:
     packed = folder_with(tmp_path, "packed", write_packed, content)
     original = folder_with(tmp_path, "original", write_original, content)
     shuffled = folder_with(tmp_path, "shuffled", write_packed, dict(reversed(content.items())))
+    write_outcomes(shuffled, sorted(content)[:1] + sorted(content, reverse=True)[:-1])
     (packed / "set-b.csv.gz").write_text("of no interest")
     (original / "Outcomes-b.txt").write_text("of no interest")
     prints = {fingerprint(read(folder)) for folder in (packed, original, shuffled)}
@@ -271,9 +280,10 @@ def test_original_files_in_a_subfolder(tmp_path: Path, outcomes_inside: bool, gi
 def test_splits_partition_the_stays(write: Callable[[Stays], str], count: int) -> None:
     folder = write(stays(count=count))
     splits = read(folder)
-    ids = [part.record_ids.tolist() for part in (splits.train, splits.validation, splits.test)]
-    assert sorted(sum(ids, [])) == list(range(FIRST, FIRST + count))
-    assert [len(part) for part in ids] == [count * 7 // 10, count // 10, count - count * 7 // 10 - count // 10]
+    parts = (splits.train, splits.validation, splits.test)
+    ids = np.concatenate([part.record_ids for part in parts])
+    assert sorted(ids) == list(range(FIRST, FIRST + count))
+    assert [len(part) for part in parts] == [count * 7 // 10, count // 10, count - count * 7 // 10 - count // 10]
     assert count_train(folder) == len(splits.train)
 
 
@@ -303,7 +313,7 @@ def test_stays_without_measurements_are_kept(write: Callable[[Stays], str]) -> N
 
 def test_refuses_a_missing_folder(tmp_path: Path) -> None:
     for call in (count_train, read):
-        with pytest.raises(InputError, match="no folder '.*nowhere'"):
+        with pytest.raises(InputError, match=r"no folder '.*nowhere'"):
             call(str(tmp_path / "nowhere"))
 
 
@@ -354,11 +364,13 @@ def test_refuses_empty_outcomes_and_too_few_stays(write: Callable[[Stays], str])
 def test_refuses_a_record_without_outcome(write: Callable[[Stays], str]) -> None:
     folder = write(stays())
     write_outcomes(Path(folder), [record for record in range(FIRST, FIRST + COUNT) if record != 507])
-    with pytest.raises(InputError, match="holds record 507, which .*Outcomes-a.txt does not list"):
+    with pytest.raises(InputError, match=r"holds record 507, which .*Outcomes-a\.txt does not list"):
         read(folder)
 
 
-@pytest.mark.parametrize("rows", [[], descriptors(507)[:4], descriptors(507, ICUType=-1), descriptors(507, ICUType=2.5)])
+@pytest.mark.parametrize(
+    "rows", [[], descriptors(507)[:4], descriptors(507, ICUType=-1), descriptors(507, ICUType=2.5)]
+)
 def test_refuses_a_record_without_care_unit(write: Callable[[Stays], str], rows: list[Row]) -> None:
     with pytest.raises(InputError, match="record 507 has no ICUType row"):
         read(write(stays() | {507: rows}))
@@ -378,14 +390,14 @@ def test_refuses_rows_under_another_record(write: Callable[[Stays], str]) -> Non
 
 @pytest.mark.parametrize("time", ["48:01", "99:00", "12:60", "7:30", "noon", ""])
 def test_refuses_times_that_are_none(write: Callable[[Stays], str], time: str) -> None:
-    with pytest.raises(InputError, match="record 501 has the time .*expected 00:00 to 48:00"):
+    with pytest.raises(InputError, match=r"record 501 has the time .*expected 00:00 to 48:00"):
         read(write(stays([(time, "HR", 80)])))
 
 
 def test_refuses_values_that_are_no_numbers(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, "original", write_original, stays([("07:00", "HR", 80)]))
     edit(folder / "501.txt", "07:00,HR,80", "07:00,HR,fast")
-    with pytest.raises(InputError, match="cannot read .*fast"):
+    with pytest.raises(InputError, match=r"cannot read .*fast"):
         read(folder)
 
 
@@ -416,69 +428,86 @@ def test_refuses_a_damaged_packed_file(tmp_path: Path, damage: str) -> None:
         read(folder)
 
 
-# --- the real set a; no row of it is ever printed ---
+# --- the real set a ---
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """All that these tests, and so pytest's reports of a failure, get to see of real persons."""
+
+    stays: int
+    train: int
+    counted: int
+    without_measurement: int
+    positives: Mapping[str, list[int]]
+    features: Mapping[str, Feature]
+    coverage: Mapping[str, float]
+    quantiles: Mapping[str, tuple[float, float, float]]  # least, median, greatest
 
 
 @pytest.fixture(scope="module")
-def real_folder(real_data: Path) -> Path:
+def real(real_data: Path) -> Aggregates:
     folder = real_data / "physionet2012"
     if not folder.is_dir():
         pytest.skip(f"no real PhysioNet 2012 data: {folder} is not a folder")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def real_cohort(real_folder: Path) -> Cohort:
-    return everyone(real_folder)
-
-
-def test_real_labels(real_cohort: Cohort, real_folder: Path) -> None:
-    assert len(real_cohort) == 4_000
-    assert count_train(str(real_folder)) == len(read(real_folder).train) == 2_800
-    assert real_cohort.labels["ihm"].sum() == 554
-    assert real_cohort.labels["early-death"].sum() == 250
-    assert real_cohort.labels["care-unit"].sum(axis=0).tolist() == [577, 874, 1481, 1068]
-
-
-def test_real_medians(real_cohort: Cohort) -> None:
-    expected = {
-        "heart rate": (75, 95),
-        "systolic pressure": (110, 125),
-        "diastolic pressure": (50, 65),
-        "mean pressure": (70, 85),
-        "respiratory rate": (16, 22),
-        "temperature": (36.5, 37.5),
-        "SaO2": (95, 99),
-        "blood urea nitrogen": (15, 25),
-        "creatinine": (0.8, 1.2),
-        "glucose": (110, 140),
-        "Glasgow coma scale": (11, 15),
-        "age": (60, 70),
-        "height": (165, 175),
-        "weight": (75, 85),
-        "sex": (0, 1),
+    cohort = everyone(folder)
+    columns = {
+        feature.name: (feature, data.values[..., column], data.observed[..., column])
+        for data in cohort.sites.values()
+        for column, feature in enumerate(data.features)
     }
-    for data in real_cohort.sites.values():
-        for column, feature in enumerate(data.features):
-            median = np.median(data.values[..., column][data.observed[..., column]])
-            low, high = expected.pop(feature.name)
-            assert low <= median <= high, feature.name
-    assert not expected
+    measured = [cohort.sites[site].observed.any(axis=(1, 2)) for site in "AB"]
+    return Aggregates(
+        stays=len(cohort),
+        train=len(read(folder).train),
+        counted=count_train(str(folder)),
+        without_measurement=int(np.sum(~(measured[0] | measured[1]))),
+        positives={name: np.atleast_1d(labels.sum(axis=0)).tolist() for name, labels in cohort.labels.items()},
+        features={name: feature for name, (feature, _, _) in columns.items()},
+        coverage={name: float(seen.mean()) for name, (_, _, seen) in columns.items()},
+        quantiles={
+            name: tuple(np.quantile(values[seen], [0, 0.5, 1]).tolist()) for name, (_, values, seen) in columns.items()
+        },
+    )
 
 
-def test_real_coverage(real_cohort: Cohort) -> None:
-    """Most stays have heart rates in most hours, half have no height, a few have no measurement at all."""
-    vitals, labs, admission = (real_cohort.sites[site].observed for site in "ABC")
-    assert 0.85 < vitals[..., 0].mean() < 0.95
-    assert 0.05 < labs[..., :3].mean() < 0.10
-    assert 0.45 < admission[:, 0, 1].mean() < 0.60
-    silent = ~(vitals.any(axis=(1, 2)) | labs.any(axis=(1, 2)))
-    assert 3 <= silent.sum() <= 10
+def test_real_labels(real: Aggregates) -> None:
+    assert real.stays == 4_000
+    assert real.counted == real.train == 2_800
+    assert real.positives == {"ihm": [554], "early-death": [250], "care-unit": [577, 874, 1481, 1068]}
 
 
-def test_real_values_keep_to_the_ranges(real_cohort: Cohort) -> None:
-    for data in real_cohort.sites.values():
-        for column, feature in enumerate(data.features):
-            values = data.values[..., column][data.observed[..., column]]
-            assert feature.low <= values.min() + 1e-6
-            assert values.max() - 1e-6 <= feature.high
+@pytest.mark.parametrize(
+    ("feature", "low", "high"),
+    [
+        ("heart rate", 75, 95),
+        ("systolic pressure", 110, 125),
+        ("diastolic pressure", 50, 65),
+        ("mean pressure", 70, 85),
+        ("respiratory rate", 16, 22),
+        ("temperature", 36.5, 37.5),
+        ("SaO2", 95, 99),
+        ("blood urea nitrogen", 15, 25),
+        ("creatinine", 0.8, 1.2),
+        ("glucose", 110, 140),
+        ("Glasgow coma scale", 11, 15),
+        ("age", 60, 70),
+        ("height", 165, 175),
+        ("weight", 75, 85),
+        ("sex", 1, 1),
+    ],
+)
+def test_real_values(real: Aggregates, feature: str, low: float, high: float) -> None:
+    least, median, greatest = real.quantiles[feature]
+    assert low <= median <= high
+    known = real.features[feature]
+    assert np.float32(known.low) <= least <= greatest <= np.float32(known.high)
+
+
+def test_real_coverage(real: Aggregates) -> None:
+    """Most hours have a heart rate, few a laboratory value, half of the stays a height."""
+    assert 0.85 < real.coverage["heart rate"] < 0.95
+    assert 0.05 < real.coverage["creatinine"] < 0.10
+    assert 0.45 < real.coverage["height"] < 0.60
+    assert real.coverage["age"] == 1
+    assert real.without_measurement == 4
