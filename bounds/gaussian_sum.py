@@ -66,7 +66,15 @@ class _SummedGaussian(Bound):
         return mechanism.clip
 
     def _value(
-        self, mechanism: Mechanism, question: Question, *, clip: float, moved: int, rho: float, sigma: float, releases: int
+        self,
+        mechanism: Mechanism,
+        question: Question,
+        *,
+        clip: float,
+        moved: int,
+        rho: float,
+        sigma: float,
+        releases: int,
     ) -> BoundValue:
         s = signal(clip, sigma, moved, rho, releases)
         assumptions = [SATURATED, INDEPENDENT]
@@ -109,9 +117,7 @@ class _General(_SummedGaussian):
 
 
 class OneRelease(_General):
-    card = BoundCard(
-        "g", "Bayes accuracy on the coin from one release, general form", _PAPER, ("one",), "mechanism"
-    )
+    card = BoundCard("g", "Bayes accuracy on the coin from one release, general form", _PAPER, ("one",), "mechanism")
 
     def evaluate(self, mechanism: Mechanism, question: Question) -> BoundValue | Unsupported:
         """Phi(s) for a single release, whatever the question's T."""
@@ -144,10 +150,10 @@ class AsPublished(_SummedGaussian):
             return clip
         if question.rho is None:
             return Unsupported("rho", "the cosine between the moves was not measured")
-        spread = math.sqrt(2) * math.sqrt(sum(mechanism.sigma[task] ** 2 for task in question.moved) / len(question.moved))
-        return self._value(
-            mechanism, question, clip=clip, moved=2, rho=question.rho, sigma=spread, releases=1
+        spread = math.sqrt(2) * math.sqrt(
+            sum(mechanism.sigma[task] ** 2 for task in question.moved) / len(question.moved)
         )
+        return self._value(mechanism, question, clip=clip, moved=2, rho=question.rho, sigma=spread, releases=1)
 
 
 class SingleTask(_SummedGaussian):

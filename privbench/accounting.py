@@ -74,7 +74,9 @@ def nominal_multiplier(eps: float, sample_rate: float, steps: int, delta: float)
             f"{steps} steps, whatever the noise. Use a larger eps or delta, or --noise-multiplier."
         )
     if nominal_eps(low, sample_rate, steps, delta) < eps:
-        raise InputError(f"nominal eps {eps:g} asks for almost no noise (z < {low}). Use --eps inf or --noise-multiplier.")
+        raise InputError(
+            f"nominal eps {eps:g} asks for almost no noise (z < {low}). Use --eps inf or --noise-multiplier."
+        )
     while high / low > 1 + 1e-6:
         middle = math.sqrt(low * high)
         if nominal_eps(middle, sample_rate, steps, delta) > eps:

@@ -145,9 +145,7 @@ def view_of(
     """The adversary's share of a transcript. The oracle's arrays are added only for a threat model that knows
     the model and the inputs: it could compute them itself.
     """
-    allowed = {
-        name: array for name, array in transcript.arrays.items() if _allowed(name, threat)
-    }
+    allowed = {name: array for name, array in transcript.arrays.items() if _allowed(name, threat)}
     if oracle is not None and {Knowledge.MODEL, Knowledge.INPUTS} <= threat.knowledge:
         prefix = f"oracle/gradients/{threat.name}/{secret}/"
         allowed |= {name: array for name, array in oracle.arrays.items() if name.startswith(prefix)}

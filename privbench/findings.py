@@ -79,9 +79,7 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
     tests = {
         cell.id: _test(cell, attacked.outcomes[cell.attack], value)
         for cell in cells
-        if cell.confirmatory
-        and cell.attack in attacked.outcomes
-        and isinstance(value := values[cell.id], BoundValue)
+        if cell.confirmatory and cell.attack in attacked.outcomes and isinstance(value := values[cell.id], BoundValue)
     }
     spent = RHO_SHARE if attacked.rho is not None else 0.0
     judgements = dict(zip(tests, judge(list(tests.values()), ALPHA - spent), strict=True))
@@ -101,7 +99,11 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
                 finding = _held(finding, cell, value, outcome, judgements.get(cell.id), tests.get(cell.id))
         findings.append(finding)
     return Judged(
-        tuple(findings), tuple(cell.id for cell in cells), _flags(evidence), _series(evidence, values), _scores(attacked)
+        tuple(findings),
+        tuple(cell.id for cell in cells),
+        _flags(evidence),
+        _series(evidence, values),
+        _scores(attacked),
     )
 
 
@@ -240,7 +242,7 @@ def _control(control: Control | None) -> dict[str, Any] | None:
 
 
 def _strength(leakage: Leakage, oracle: Leakage) -> float | None:
-    """Share of the oracle's d' = 2 Phi^-1(accuracy); None where either accuracy is 0 or 1 or the oracle is at chance."""
+    """Share of the oracle's d' = 2 Phi^-1(accuracy); None at accuracy 0 or 1, and for an oracle at chance."""
     if not (0 < leakage.value < 1 and 0 < oracle.value < 1) or oracle.low <= 0.5:
         return None
     normal = NormalDist()

@@ -31,7 +31,9 @@ def gate(audit: Audit, *, strict: bool = False) -> GateResult:
         incomplete.append("nothing was planned: a gate with nothing to check never passes")
     if strict:
         undecided = (Verdict.INCONCLUSIVE, Verdict.VACUOUS)
-        incomplete += [f"{finding.id}: {finding.verdict} (strict)" for finding in judged if finding.verdict in undecided]
+        incomplete += [
+            f"{finding.id}: {finding.verdict} (strict)" for finding in judged if finding.verdict in undecided
+        ]
         if not judged:
             incomplete.append("no check was judged: no bound speaks about this mechanism (strict)")
     code = EXCEEDED if exceeded else INCOMPLETE if incomplete else OK

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
@@ -62,15 +63,20 @@ def cell_hash(target: str, resolved: Mapping[str, Any], seed: int, fingerprint: 
 
 
 def _given(options: AuditOptions) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for name, value in vars(options).items():
-        if name == "data" and value:
-            kind, _, folder = value.partition(":")
-            value = f"{kind}:{Path(folder).name}" if folder else kind
-        if isinstance(value, float) and value == float("inf"):
-            value = "inf"
-        plain[name] = list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
+    plain: dict[str, Any] = {name: _plain(value) for name, value in vars(options).items()}
+    if options.data:
+        kind, _, folder = options.data.partition(":")
+        plain["data"] = f"{kind}:{Path(folder).name}" if folder else kind
     return plain
+
+
+def _plain(value: object) -> object:
+    """As JSON has it: lists, objects, and infinity spelled out."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return list(value)
+    return "inf" if value == math.inf else value
 
 
 def _git(root: Path) -> dict[str, Any] | None:

@@ -92,6 +92,7 @@ def attack_all(
         attack: Attack = registry.get("attacks", name)()
         threat = _sufficient(attack.card, threats)
         bench = _Bench(run, threat, hints, scored, coins, stream(seed, name))
+        result: Outcome | NotApplicable | Failure
         try:
             result = bench.outcome(attack)
         except InputError:

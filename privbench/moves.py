@@ -112,4 +112,5 @@ def label_association(labels: Sequence[npt.NDArray[np.int64]]) -> float | None:
 
 def _cosine(a: Array, b: Array, norms: Array) -> Array:
     """A record without a move adds no cross term: its cosine counts as 0."""
-    return np.divide(np.einsum("tnd,tnd->tn", a, b), norms, out=np.zeros_like(norms), where=norms > 0)
+    dot = np.einsum("tnd,tnd->tn", a, b)
+    return np.asarray(np.divide(dot, norms, out=np.zeros_like(norms), where=norms > 0))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +71,16 @@ class Series:
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Sequence[float] | None]) -> Series:
+        low, high = data["low"], data["high"]
+        return cls(
+            tuple(data["x"] or ()),
+            tuple(data["y"] or ()),
+            None if low is None else tuple(low),
+            None if high is None else tuple(high),
+        )
+
 
 @dataclass(frozen=True)
 class Audit:
@@ -114,10 +123,7 @@ class Audit:
         values = {f.name: data[f.name] for f in fields(cls)}
         values["findings"] = tuple(Finding(**item) for item in data["findings"])
         values["planned"] = tuple(data["planned"])
-        values["series"] = {
-            name: Series(**{key: tuple(v) if v is not None else None for key, v in item.items()})
-            for name, item in data["series"].items()
-        }
+        values["series"] = {name: Series.from_json(item) for name, item in data["series"].items()}
         return cls(**values)
 
 
@@ -180,7 +186,7 @@ def write_aside(out: Path, put: Callable[[Path], list[str]]) -> None:
         aside = Path(tempfile.mkdtemp(prefix=".partial-", dir=out))
         try:
             for name in put(aside):
-                os.replace(aside / name, out / name)
+                (aside / name).replace(out / name)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:

@@ -39,7 +39,7 @@ class AuditResult:
 def run_audit(
     options: AuditOptions, registry: Registry, *, parallel: int = 2, progress: Progress | None = None
 ) -> AuditResult:
-    """Train, attack, judge. Raises `InputError` for what a user can mend, `RunFailed` when a run broke.
+    """Train, attack, judge. Raises `InputError` for what a user can mend, `RunFailedError` when a run broke.
 
     The findings depend on the options, the data and the code alone: two calls agree byte for byte.
     """
@@ -85,9 +85,7 @@ def run_audit(
             started=started.isoformat(timespec="seconds"),
             seconds=time.monotonic() - clock,
         ),
-        threats=[
-            {"label": threat.label, "description": threat.describe()} for threat in target.threats(config)
-        ],
+        threats=[{"label": threat.label, "description": threat.describe()} for threat in target.threats(config)],
         mechanisms=[item.to_json() for item in audited.mechanisms],
         claims=[item.to_json() for item in audited.claims],
         epsilons=[item.to_json() for item in target.epsilons(config)],

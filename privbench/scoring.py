@@ -85,7 +85,7 @@ def count_right(scores: npt.NDArray[Any], coins: npt.NDArray[Any]) -> tuple[int,
 def one_release_each(guess: Guess, rng: np.random.Generator) -> Scores:
     """One release per record, drawn independently of the data: m exact trials, whatever the attack."""
     releases, records = guess.single.shape
-    return guess.single[rng.integers(0, releases, records), np.arange(records)]
+    return np.asarray(guess.single[rng.integers(0, releases, records), np.arange(records)])
 
 
 def _control(scores: Scores, coins: npt.NDArray[np.uint8]) -> tuple[float, float, float, int]:

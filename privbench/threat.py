@@ -74,7 +74,11 @@ class ThreatModel:
         """The adversary in a sentence a reviewer can quote."""
         saw = [_SEEN[channel] for channel in Channel if channel in self.channels]
         knew = [_KNOWN[item] for item in Knowledge if item in self.knowledge]
-        acts = "follows the protocol and keeps" if self.behaviour is Behaviour.CURIOUS else "may change what it sends and keeps"
+        acts = (
+            "follows the protocol and keeps"
+            if self.behaviour is Behaviour.CURIOUS
+            else "may change what it sends and keeps"
+        )
         return (
             f"{self.party} {self.name}".strip()
             + f" {acts} {_listed(saw) or 'nothing'}; besides, it knows {_listed(knew) or 'nothing'}"

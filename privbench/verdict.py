@@ -81,7 +81,8 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
     if decision.rejected:
         return say(
             Verdict.EXCEEDED,
-            f"{test.right} of {test.n} right is more than the bound allows (p = {p:.2g}, Holm share {decision.share:.2g})",
+            f"{test.right} of {test.n} right is more than the bound allows (p = {p:.2g}, Holm share "
+            f"{decision.share:.2g})",
         )
     if binomial.p_value(test.n, test.n, value) > smallest:
         return say(Verdict.VACUOUS, f"even {test.n} of {test.n} right would not exceed a bound of {value:.3f}")

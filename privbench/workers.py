@@ -26,7 +26,7 @@ from privbench.target import Progress, Role, Target, TargetRun, Utility
 _POLL_SECONDS = 0.2
 
 
-class RunFailed(PrivbenchError):
+class RunFailedError(PrivbenchError):
     """A target run that raised or was killed (exit code 3): no record can be made of it."""
 
 
@@ -81,7 +81,7 @@ def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, f
             elif kind == "input-error":
                 raise InputError(payload[0])
             elif kind == "error":
-                raise RunFailed(f"the {role} run failed: {payload[0]}") from RuntimeError(payload[1])
+                raise RunFailedError(f"the {role} run failed: {payload[0]}") from RuntimeError(payload[1])
             else:
                 running.pop(role).join()
                 done[role] = load_run(folder / role)
@@ -95,7 +95,7 @@ def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, f
 def _require_alive(running: Mapping[Role, BaseProcess]) -> None:
     for role, process in running.items():
         if process.exitcode not in (None, 0):
-            raise RunFailed(
+            raise RunFailedError(
                 f"the {role} run was killed (exit code {process.exitcode}); often memory: use a smaller cohort "
                 "(--set train=N) or --jobs 1."
             )

@@ -18,10 +18,15 @@ from privbench.threat import Channel, Knowledge
 
 Array = npt.NDArray[np.float64]
 
+_RECORDS_PER_COMPONENT = 20
+
 
 @dataclass(frozen=True)
 class Spectral(Attack):
     """Top component of the averaged releases, then expectation-maximisation with known isotropic variance.
+
+    Without noise there is no variance to know: the components' common covariance is fitted too, which takes out what
+    varies for other reasons than the coin.
 
     The site first removes what its own labels explain (the mean release of its own positives and negatives).
     The sign comes from the hints, which are never scored. Component and mixture are fitted on hints and candidates
@@ -49,6 +54,8 @@ class Spectral(Attack):
         groups = self._own_labels(view, rows)
         mechanism = view.mechanism
         variance = mechanism.total_sigma**2 if mechanism is not None else 0.0
+        if mechanism is None or mechanism.clip is None:
+            releases = _clipped_at_median(releases)
         totals = np.cumsum(releases * seen[:, :, None], axis=0)
         counts = np.maximum(np.cumsum(seen, axis=0), 1.0)
         single = [self._scores(release, groups, variance, view.hints.secrets) for release in releases]
@@ -71,10 +78,20 @@ class Spectral(Attack):
         for group in np.unique(groups):
             centred[groups == group] -= centred[groups == group].mean(axis=0)
         _, vectors = linalg.eigh(centred.T @ centred)
-        projected = centred @ vectors[:, -1]
-        ratio = _mixture_ratio(projected, variance, self.iterations)
+        ratio = _mixture_ratio(centred @ vectors[:, -1], variance, self.iterations)
+        if variance == 0:
+            # As many components as the records can support: a split of few records in many dimensions fits anything.
+            kept = max(1, min(centred.shape[1], len(centred) // _RECORDS_PER_COMPONENT))
+            ratio = _fitted_ratio(centred @ vectors[:, -kept:], ratio > 0, self.iterations)
         agreement = ratio[: len(hints)] @ (2.0 * hints - 1.0)
         return ratio[len(hints) :] * (1.0 if agreement >= 0 else -1.0)
+
+
+def _clipped_at_median(releases: Array) -> Array:
+    """Where the defence does not clip, a few large gradients would own the top component: the attack clips them."""
+    norms = np.linalg.norm(releases, axis=2, keepdims=True)
+    medians = np.median(norms, axis=1, keepdims=True)
+    return np.asarray(releases * np.minimum(1.0, medians / np.maximum(norms, np.finfo(float).tiny)))
 
 
 def _mixture_ratio(x: Array, variance: float, iterations: int) -> Array:
@@ -97,3 +114,21 @@ def _mixture_ratio(x: Array, variance: float, iterations: int) -> Array:
         if moved < 1e-9 * np.sqrt(total):
             break
     return np.asarray((means[1] - means[0]) * (x - means.mean()) / width)
+
+
+def _fitted_ratio(x: Array, upper: npt.NDArray[np.bool_], iterations: int) -> Array:
+    """Log likelihood ratio [n] of two Gaussians with a fitted common covariance, from a first split of x [n, k]."""
+    scores = np.where(upper, 1.0, -1.0)
+    for _ in range(iterations):
+        if upper.all() or not upper.any():
+            return scores
+        means = np.stack([x[~upper].mean(axis=0), x[upper].mean(axis=0)])
+        within = x - means[upper.astype(int)]
+        covariance = within.T @ within / len(x)
+        ridge = 0.01 * np.trace(covariance) / len(covariance) + np.finfo(float).tiny
+        direction = linalg.solve(covariance + ridge * np.eye(len(covariance)), means[1] - means[0], assume_a="pos")
+        scores = np.asarray((x - means.mean(axis=0)) @ direction)
+        if ((scores > 0) == upper).all():
+            break
+        upper = scores > 0
+    return scores

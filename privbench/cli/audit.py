@@ -57,7 +57,9 @@ class Request:
             if key in values
         }
         whole = {
-            key: int(parse_number(_flag(key), str(values[key]), whole=True)) for key in ("seed", "jobs") if key in values
+            key: int(parse_number(_flag(key), str(values[key]), whole=True))
+            for key in ("seed", "jobs")
+            if key in values
         }
         if whole.get("jobs", 1) < 1:
             raise InputError(f"--jobs must be at least 1, got {whole['jobs']}.")

@@ -62,7 +62,9 @@ def audit(
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value of the target; repeatable.")] = None,
     config: Annotated[str | None, typer.Option(help="TOML file with these options; the command line wins.")] = None,
     out: Annotated[str | None, typer.Option(help="Folder for the record (default privbench-audit).")] = None,
-    format_: Annotated[str | None, typer.Option("--format", help="Pages beside the record: html,md (default both).")] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Pages beside the record: html,md (default both).")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="INCONCLUSIVE exits 3.")] = False,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdicts.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the headline only.")] = False,
@@ -139,7 +141,8 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, PrivbenchError):
         return _say(str(error), INCOMPLETE)
     return _say(
-        f"a fault of privbench: {type(error).__name__}: {error}. Please report it with the output of --debug.", INCOMPLETE
+        f"a fault of privbench: {type(error).__name__}: {error}. Please report it with the output of --debug.",
+        INCOMPLETE,
     )
 
 

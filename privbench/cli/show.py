@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rich.table import Table
 
@@ -13,8 +13,8 @@ from privbench.cli.console import plain_console
 from privbench.errors import RecordError, unknown
 from privbench.gate import gate
 from privbench.record import AUDIT_FILE, read, write_aside
+from privbench.registry import GROUPS, default_registry
 from privbench.report.words import headline
-from privbench.registry import GROUPS, Group, default_registry
 
 
 def run_gate(path: Path, *, strict: bool) -> int:
@@ -77,9 +77,8 @@ def _rows(what: str) -> list[dict[str, Any]]:
         return [{"name": name, "summary": summary} for name, summary in READERS.items()]
     if what not in GROUPS:
         raise unknown("list", what, (*GROUPS, "datasets"))
-    group = cast(Group, what)
     registry = default_registry()
-    cards = [registry.get(group, name).card for name in registry.names(group)]
+    cards = [registry.get(what, name).card for name in registry.names(what)]
     return [asdict(card) for card in cards if is_dataclass(card) and not isinstance(card, type)]
 
 

@@ -132,9 +132,7 @@ class Splits:
         """Refuse a task that has one class among the training records: nothing could be learned or leaked."""
         for task in self.train.tasks:
             labels = self.train.labels[task.name].reshape(len(self.train), -1)
-            constant = [
-                name for name, column in zip(task.labels, labels.T, strict=True) if len(np.unique(column)) < 2
-            ]
+            constant = [name for name, column in zip(task.labels, labels.T, strict=True) if len(np.unique(column)) < 2]
             if constant:
                 raise InputError(
                     f"task {task.name} has one class only in the training records ({', '.join(constant[:3])}); "

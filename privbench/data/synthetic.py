@@ -55,7 +55,6 @@ _LAB_RATE = np.array([0.07, 0.07, 0.20, 0.25])
 _ADMISSION_RATE = np.array([1.0, 0.55, 0.92])
 
 
-
 def _disease_world() -> tuple[Array, Array, Array]:
     """Fixed coefficients of a fixed disease world, not parameters of a draw.
 
@@ -91,9 +90,7 @@ _ACUTE_COVARIANCE = np.array([[1.0, _DRIFT_SHARE], [_DRIFT_SHARE, 1.0]])
 _PREVALENCES = np.linspace(0.40, 0.05, PHENOTYPES)
 
 
-def synthetic(
-    rng: np.random.Generator, train: int = 2_000, validation: int = 500, test: int = 20_000
-) -> Splits:
+def synthetic(rng: np.random.Generator, train: int = 2_000, validation: int = 500, test: int = 20_000) -> Splits:
     """Draw disjoint stays for training, validation and test.
 
     Each split has its own stream: the training stays do not change with the number of test stays.

@@ -22,6 +22,7 @@ def leakage_over_releases(audit: Audit) -> str:
     """An SVG as text, without XML prologue, to stand inside a page. The same record gives the same bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": audit.cell, "font.family": "sans-serif"}):
         figure = Figure(figsize=(8.2, 4.4), layout="constrained")
@@ -46,7 +47,7 @@ def leakage_over_releases(audit: Audit) -> str:
         _label_ends(axes, labels)
         last = max((line.x[-1] for line in audit.series.values()), default=1.0)
         axes.set_xlim(1 if last > 1 else 0.5, last + 0.02 * last)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("releases of each record that the site has seen")
         axes.set_ylabel("label coins guessed right")
         axes.spines[["top", "right"]].set_visible(False)

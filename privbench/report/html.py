@@ -18,5 +18,5 @@ def html(audit: Audit) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    figure = Markup(leakage_over_releases(audit)) if audit.series else None  # noqa: S704
+    figure = Markup(leakage_over_releases(audit)) if audit.series else None
     return environment.from_string(source).render(audit=audit, words=words, figure=figure)

@@ -20,8 +20,8 @@ def markdown(audit: Audit) -> str:
     if audit.utility:
         lines += ["| task | metric | value | 95% interval | frozen random encoders | n |", "|---|---|---|---|---|---|"]
         lines += [
-            f"| {item['task']} | {item['metric']} | {number(item['value'])} | {words.interval(item['low'], item['high'])} "
-            f"| {number(item['baseline'])} | {item['n']:,} |"
+            f"| {item['task']} | {item['metric']} | {number(item['value'])} "
+            f"| {words.interval(item['low'], item['high'])} | {number(item['baseline'])} | {item['n']:,} |"
             for item in audit.utility
         ]
     else:
@@ -30,10 +30,13 @@ def markdown(audit: Audit) -> str:
     if note:
         lines += ["", note]
     lines += ["", "## Every epsilon by name", ""]
-    lines += ["| name | eps | delta | neighbours | sampling | accountant | speaks for |", "|---|---|---|---|---|---|---|"]
     lines += [
-        f"| {item['name']} | {words.epsilon_value(item)} | {item['delta']:g} | {item['neighbours']} | {item['sampling']} "
-        f"| {item['accountant']} | {item['speaks_for']} |"
+        "| name | eps | delta | neighbours | sampling | accountant | speaks for |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {item['name']} | {words.epsilon_value(item)} | {item['delta']:g} | {item['neighbours']} "
+        f"| {item['sampling']} | {item['accountant']} | {item['speaks_for']} |"
         for item in audit.epsilons
     ]
     lines += ["", "## Findings that count", ""]
@@ -48,9 +51,9 @@ def markdown(audit: Audit) -> str:
     lines += ["", "## Assumptions of these bounds", ""]
     lines += [f"- {item}" for item in words.assumptions(audit.findings)] or ["- none"]
     lines += ["", "## Flags", ""]
-    lines += [
-        f"- **{flag['name']}**: {flag['means']}. What to do: {flag['what_to_do']}." for flag in audit.flags
-    ] or ["- none"]
+    lines += [f"- **{flag['name']}**: {flag['means']}. What to do: {flag['what_to_do']}." for flag in audit.flags] or [
+        "- none"
+    ]
     lines += ["", "## What the verdicts mean", ""]
     used = dict.fromkeys(finding.verdict for finding in audit.findings)
     lines += [f"- {words.MARKS[verdict]} {verdict}: {words.MEANINGS[verdict]}." for verdict in used]

@@ -75,7 +75,8 @@ def sentence(finding: Finding, audit: Audit) -> str:
     where = releases(finding, over(audit))
     if finding.value is None:
         return f"{_capital(attack_name(finding))}, {where}: {finding.verdict}. {_capital(finding.reason)}."
-    read = f"{_capital(attack_name(finding))} reads {number(finding.value)} {interval(finding.low, finding.high)} of the label coins from {where}"
+    measured = f"{number(finding.value)} {interval(finding.low, finding.high)}"
+    read = f"{_capital(attack_name(finding))} reads {measured} of the label coins from {where}"
     if finding.bound is None:
         return f"{read}; {finding.reason}: {finding.verdict}."
     name, value = finding.bound["name"], finding.bound["value"]
@@ -109,7 +110,9 @@ def headline(audit: Audit) -> str:
             text += f" Without the model, {best.threat_model} still reads {number(best.value or 0.0)}."
         return text
     if failed or audit.missing:
-        return f"INCOMPLETE: {len(failed)} checks failed and {len(audit.missing)} are missing; nothing may be concluded."
+        return (
+            f"INCOMPLETE: {len(failed)} checks failed and {len(audit.missing)} are missing; nothing may be concluded."
+        )
     most = max((finding.value for finding in audit.findings if finding.value is not None), default=None)
     leak = f"up to {number(most)} of the label coins were read" if most is not None else "nothing was measured"
     if not judged:
@@ -148,9 +151,9 @@ def claim_note(audit: Audit) -> str | None:
     site = next((item for item in audit.epsilons if item["name"] == "site"), None)
     tail = f"; for it this run is {site['value']:.3g} at the same delta" if site and site["value"] is not None else ""
     return (
-        f"The nominal eps {nominal[0]['eps']:.3g} does not speak for a curious site: it counts noise once per batch sum "
-        f"and amplification by sampling, while the site receives its records' gradients one by one, in every epoch, and "
-        f"knows its batches{tail}."
+        f"The nominal eps {nominal[0]['eps']:.3g} does not speak for a curious site: it counts noise once per batch "
+        f"sum and amplification by sampling, while the site receives its records' gradients one by one, in every "
+        f"epoch, and knows its batches{tail}."
     )
 
 
@@ -174,9 +177,9 @@ def rho_note(audit: Audit) -> str | None:
     rho = audit.rho
     quantiles = rho["quantiles"]
     text = (
-        f"rho, the cosine between the tasks' moves, over {rho['records']} records: mean |rho| {number(rho['mean_absolute'])} "
-        f"(upper limit {number(rho['upper'])}, used in g), mean {number(rho['mean'])}, 5% to 95% "
-        f"{number(quantiles['5%'])} to {number(quantiles['95%'])}"
+        f"rho, the cosine between the tasks' moves, over {rho['records']} records: mean |rho| "
+        f"{number(rho['mean_absolute'])} (upper limit {number(rho['upper'])}, used in g), mean {number(rho['mean'])}, "
+        f"5% to 95% {number(quantiles['5%'])} to {number(quantiles['95%'])}"
     )
     if rho["label_association"] is not None:
         text += f"; the natural labels' own association is {number(rho['label_association'])} and is no substitute"

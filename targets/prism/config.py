@@ -108,7 +108,9 @@ def resolve(options: AuditOptions, registry: Registry, tasks: Mapping[str, str],
     if records is None:
         records = training.train
     if training.canaries > records:
-        raise InputError(f"canaries = {training.canaries} exceeds the {records} training records; use --set canaries=N.")
+        raise InputError(
+            f"canaries = {training.canaries} exceeds the {records} training records; use --set canaries=N."
+        )
     holders = sorted(set(tasks.values()))
     party = options.party or tasks["ihm"]
     if party not in holders:

@@ -35,12 +35,12 @@ class Scaler:
     def fit(cls, train: Cohort) -> Scaler:
         mean, spread = {}, {}
         for site, data in train.sites.items():
-            values = np.where(data.observed, data.values.astype(np.float64), np.nan)
-            columns = values.reshape(-1, values.shape[2])
-            seen = data.observed.reshape(columns.shape).any(axis=0)
-            mean[site], spread[site] = np.zeros(len(seen)), np.ones(len(seen))
-            mean[site][seen] = np.nanmean(columns[:, seen], axis=0)
-            spread[site][seen] = np.maximum(np.nanstd(columns[:, seen], axis=0), 1e-6)
+            values, observed = data.values.astype(np.float64), data.observed
+            # A feature that nobody measured keeps mean 0 and spread 0, which the floor turns into a constant input.
+            count = np.maximum(observed.sum(axis=(0, 1)), 1)
+            mean[site] = (values * observed).sum(axis=(0, 1)) / count
+            deviation = (values - mean[site]) * observed
+            spread[site] = np.maximum(np.sqrt((deviation**2).sum(axis=(0, 1)) / count), 1e-6)
         return cls(mean, spread)
 
     def inputs(self, cohort: Cohort) -> Inputs:
@@ -52,8 +52,8 @@ class Scaler:
         return Inputs(sites, labels)
 
     def _site(self, site: str, data: SiteData) -> Tensor:
-        scaled = (data.values - self.mean[site].astype(np.float32)) / self.spread[site].astype(np.float32)
-        scaled = np.where(data.observed, np.clip(scaled, -6, 6), 0.0).astype(np.float32)
+        mean, spread = self.mean[site].astype(np.float32), self.spread[site].astype(np.float32)
+        scaled = np.clip((data.values - mean) / spread, np.float32(-6), np.float32(6)) * data.observed
         carried = _carry_forward(scaled, data.observed)
         both = np.concatenate([carried, data.observed.astype(np.float32)], axis=2)
         return torch.from_numpy(np.ascontiguousarray(both.transpose(1, 0, 2)))

@@ -51,9 +51,7 @@ class Server(nn.Module):
     def forward(self, z: Tensor) -> dict[str, Tensor]:
         expert = torch.relu(self.experts(z)).view(len(z), *self.shape)
         return {
-            task: self.towers[task](
-                torch.einsum("be,beh->bh", torch.softmax(self.gates[task](z), dim=1), expert)
-            )
+            task: self.towers[task](torch.einsum("be,beh->bh", torch.softmax(self.gates[task](z), dim=1), expert))
             for task in self.tasks
         }
 
@@ -81,9 +79,9 @@ def build(
         if isinstance(module, nn.Linear):
             _fill(module, 1 / math.sqrt(module.in_features), generator)
     for task in labels:
-        last = server.towers[task][-1]
+        head: nn.Module = server.towers[task]
         with torch.no_grad():
-            last.bias.copy_(torch.logit(prevalence[task].clamp(1e-3, 1 - 1e-3)))
+            head.get_parameter("2.bias").copy_(torch.logit(prevalence[task].clamp(1e-3, 1 - 1e-3)))
     return encoders, server
 
 

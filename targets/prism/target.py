@@ -20,6 +20,9 @@ from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun, Utility
 from privbench.threat import Behaviour, Channel, Knowledge, Party, ThreatModel
 
+_TEST_BLOCK = 4_000
+"""Test stays turned into inputs at once: the whole split in memory would double the run's peak."""
+
 if TYPE_CHECKING:
     from privbench.data.cohort import Cohort, Splits
     from privbench.targets.prism.config import PrismConfig
@@ -98,11 +101,14 @@ class Prism(Target):
         utility = () if audited else _utility(config, splits, scaler, trainer, clean_rng)
         return TargetRun(
             transcript=_transcript(config, trace, train),
-            oracle=Oracle({f"oracle/gradients/{config.party}/{k}": v for k, v in trace.oracle.items()}) if audited else None,
+            oracle=Oracle({f"oracle/gradients/{config.party}/{k}": v for k, v in trace.tape.oracle.items()})
+            if audited
+            else None,
             secrets=secrets,
             utility=utility,
             diagnostics={name: tuple(values) for name, values in trace.diagnostics.items()},
             fingerprint=source.fingerprint,
+            flags=(*source.flags, *_clip_flags(config, trace)),
         )
 
 
@@ -133,14 +139,19 @@ def _transcript(config: PrismConfig, trace: Trace, train: Cohort) -> Transcript:
     """What each site received, and what the curious one knows by right: its own task's labels."""
     own = [task for task, holder in config.tasks.items() if holder == config.party]
     shape = (config.training.epochs, config.records)
-    arrays: dict[str, npt.NDArray[Any]] = {f"gradients/{site}": values for site, values in trace.releases.items()}
-    arrays |= {f"gradients/{site}/seen": np.ones(shape, np.uint8) for site in trace.releases}
+    arrays: dict[str, npt.NDArray[Any]] = {f"gradients/{site}": values for site, values in trace.tape.releases.items()}
+    arrays |= {f"gradients/{site}/seen": np.ones(shape, np.uint8) for site in trace.tape.releases}
     arrays |= {f"auxiliary/{config.party}/labels/{task}": train.labels[task] for task in own}
     mechanisms = [
         config.defense.mechanism(site, trace.noise.clip[site], trace.noise.sigma[site]).to_json()
-        for site in trace.releases
+        for site in trace.tape.releases
     ]
     return Transcript(arrays, {"mechanisms": mechanisms, "claims": [claim.to_json() for claim in _claims(config)]})
+
+
+def _clip_flags(config: PrismConfig, trace: Trace) -> tuple[str, ...]:
+    binds = max(trace.diagnostics["clip fraction"]) >= 0.001
+    return () if binds or not config.defense.clips else ("CLIP_NEVER_BINDS",)
 
 
 def _claims(config: PrismConfig) -> tuple[Claim, ...]:
@@ -164,24 +175,24 @@ def _utility(
     from privbench.stats.auc import Interval, auc, mean_interval
     from privbench.targets.prism.train import Streams, Trainer
 
-    test = scaler.inputs(splits.test)
-    frozen = Trainer(
-        config, trainer.train, trainer.validation, Streams.spawn(rng), oracle=False, adversary=None
-    )
+    parts = [
+        scaler.inputs(splits.test.take(np.arange(start, min(start + _TEST_BLOCK, len(splits.test)))))
+        for start in range(0, len(splits.test), _TEST_BLOCK)
+    ]
+    frozen = Trainer(config, trainer.train, trainer.validation, Streams.spawn(rng), oracle=False, adversary=None)
     frozen.frozen_baseline(frozen.network.embed(frozen.train))
 
     def measure(logits: npt.NDArray[np.float32], labels: npt.NDArray[np.float32]) -> Interval:
         both = [j for j in range(labels.shape[1]) if 0 < labels[:, j].sum() < len(labels)]
         return mean_interval([auc(logits[:, j], labels[:, j]) for j in both])
 
-    trained, baseline = trainer.network.predict(test), frozen.network.predict(test)
+    trained = [trainer.network.predict(part) for part in parts]
+    baseline = [frozen.network.predict(part) for part in parts]
     result = []
     for task in splits.test.tasks:
-        labels = test.labels[task.name].numpy()
-        found = measure(trained[task.name], labels)
-        reference = measure(baseline[task.name], labels)
+        labels = np.concatenate([part.labels[task.name].numpy() for part in parts])
+        found = measure(np.concatenate([logits[task.name] for logits in trained]), labels)
+        reference = measure(np.concatenate([logits[task.name] for logits in baseline]), labels)
         metric = "macro AUC" if task.multilabel else "AUC"
-        result.append(
-            Utility(task.name, metric, found.value, found.low, found.high, found.n, "test", reference.value)
-        )
+        result.append(Utility(task.name, metric, found.value, found.low, found.high, found.n, "test", reference.value))
     return tuple(result)

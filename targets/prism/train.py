@@ -7,7 +7,7 @@ gradient of the summed loss with respect to the embeddings holds each record's o
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits as bce
 
-from privbench.defenses.base import Defense
 from privbench.stats.auc import auc
 from privbench.target import ActiveAdversary, Progress
 from privbench.targets.prism.config import PrismConfig
 from privbench.targets.prism.inputs import Inputs
 from privbench.targets.prism.model import Encoder, Server, build
+from privbench.targets.prism.tape import Rows, Tape
 from privbench.threat import Channel
 
 FloatArray = npt.NDArray[np.float32]
@@ -52,10 +52,9 @@ class Noise:
 
 @dataclass(frozen=True)
 class Trace:
-    """What one training leaves: releases [T, N, d] per site, the oracle's releases at the curious site."""
+    """What one training leaves."""
 
-    releases: Mapping[str, FloatArray]
-    oracle: Mapping[str, FloatArray]
+    tape: Tape
     noise: Noise
     diagnostics: Mapping[str, list[float]] = field(default_factory=dict)
 
@@ -85,7 +84,9 @@ class Network:
         """Embeddings [N, sites * d] without a graph."""
         with torch.inference_mode():
             columns = [
-                torch.cat([self.encoders[site](part) for part in inputs.sites[site].split(EVALUATION_BATCH, dim=1)])
+                torch.cat(
+                    [self.encoders[site](part) for part in torch.split(inputs.sites[site], EVALUATION_BATCH, dim=1)]
+                )
                 for site in self.sites
             ]
             return torch.cat(columns, dim=1)
@@ -134,15 +135,14 @@ class Trainer:
         self._train_server(self.network.embed(self.train), epochs=1)
         noise = self._calibrate()
         shape = (config.training.epochs, count, config.training.embedding)
-        releases = {site: np.zeros(shape, np.float32) for site in self.network.sites}
-        oracle = {name: np.zeros(shape, np.float32) for name in self._oracle_names()}
+        tape = Tape.blank(self.network.sites, config.moved if self.oracle else (), shape)
         clipped: list[float] = []
         scores: list[float] = []
         best: list[dict[str, Tensor]] = []
         for epoch in range(config.training.epochs):
             shares = []
-            for batch in torch.randperm(count, generator=self.streams.order).split(config.training.batch):
-                shares.append(self._step(batch, epoch, noise, releases, oracle))
+            for batch in self._batches():
+                shares.append(self._step(batch, epoch, noise, tape))
             clipped.append(float(np.mean(shares)))
             scores.append(self._validate())
             if scores[-1] == max(scores):
@@ -150,7 +150,7 @@ class Trainer:
             progress(f"{config.role} run: epoch {epoch + 1} of {shape[0]}", (epoch + 1) / shape[0])
         self.network.restore(best)
         diagnostics = {"clip fraction": clipped, "validation AUC": scores, "best epoch": [1.0 + int(np.argmax(scores))]}
-        return Trace(releases, oracle, noise, diagnostics)
+        return Trace(tape, noise, diagnostics)
 
     def frozen_baseline(self, embeddings: Tensor) -> None:
         """Train only the server, as long as the real run, on encoders that learned nothing."""
@@ -159,11 +159,16 @@ class Trainer:
     def _train_server(self, embeddings: Tensor, epochs: int) -> None:
         z = embeddings.clone()
         for _ in range(epochs):
-            for batch in torch.randperm(len(z), generator=self.streams.order).split(self.config.training.batch):
+            for batch in self._batches():
                 losses = self._losses(self.network.server(z[batch]), batch)
                 self.server_step.zero_grad()
-                torch.stack([loss.mean() for loss in losses.values()]).sum().backward()
+                torch.autograd.backward(torch.stack([loss.mean() for loss in losses.values()]).sum())
                 self.server_step.step()
+
+    def _batches(self) -> Sequence[Tensor]:
+        """Row numbers of one epoch's batches: a fresh shuffle, every record once."""
+        order = torch.randperm(len(self.train), generator=self.streams.order)
+        return torch.split(order, self.config.training.batch)
 
     def _losses(self, logits: Mapping[str, Tensor], batch: Tensor) -> dict[str, Tensor]:
         """Per-record loss [B] per task: cross-entropy averaged over the task's labels, never over records."""
@@ -184,23 +189,14 @@ class Trainer:
             site: config.training.clip_factor * float(value)
             for site, value in zip(self.network.sites, medians, strict=True)
         }
+        multiplier = config.multiplier or 0.0
         sigma = {
-            site: {
-                task: config.sigma if config.sigma is not None else (config.multiplier or 0.0) * clip[site]
-                for task in config.tasks
-            }
-            for site in clip
+            site: dict.fromkeys(config.tasks, multiplier * norm if config.sigma is None else config.sigma)
+            for site, norm in clip.items()
         }
         return Noise(clip, sigma)
 
-    def _step(
-        self,
-        batch: Tensor,
-        epoch: int,
-        noise: Noise,
-        releases: Mapping[str, FloatArray],
-        oracle: Mapping[str, FloatArray],
-    ) -> float:
+    def _step(self, batch: Tensor, epoch: int, noise: Noise, tape: Tape) -> float:
         """One batch: forward at the sites, gradients at the server, release, backward at the sites."""
         network, defense, rows = self.network, self.config.defense, batch.numpy()
         sent = {site: network.encoders[site](self.train.sites[site][:, batch]) for site in network.sites}
@@ -224,14 +220,18 @@ class Trainer:
             clean = torch.stack(list(bounded.values())).sum(dim=0)
             draw = defense.noise((len(batch), network.width), noise.sigma[site], epoch, self.streams.noise)
             released = clean + draw
-            releases[site][epoch, rows] = released.numpy()
+            tape.release(site, epoch, rows, released)
             shares.append(float(np.mean([(part.norm(dim=1) > clip).float().mean() for part in parts.values()])))
             if self.oracle and site == self.config.party:
-                self._record_oracle(oracle, epoch, rows, bounded, hypotheses, column, clip)
+                either = {
+                    task: (defense.bounded(zero[:, column], clip), defense.bounded(one[:, column], clip))
+                    for task, (zero, one) in hypotheses.items()
+                }
+                tape.hypotheses(epoch, rows, bounded, either)
             self._site_step(site, rows, sent[site], released)
         return float(np.mean(shares)) if defense.clips else 0.0
 
-    def _site_step(self, site: str, rows: npt.NDArray[np.int64], sent: Tensor, released: Tensor) -> None:
+    def _site_step(self, site: str, rows: Rows, sent: Tensor, released: Tensor) -> None:
         """The site trains on what it received, less the batch mean: post-processing of the release."""
         if self.adversary is not None and self.adversary.party == site:
             self.adversary.receive(Channel.GRADIENTS, rows, released.numpy())
@@ -240,7 +240,7 @@ class Trainer:
         torch.autograd.backward(sent, centred / len(rows))
         self.encoder_steps[site].step()
 
-    def _through_adversary(self, site: str, rows: npt.NDArray[np.int64], value: Tensor) -> Tensor:
+    def _through_adversary(self, site: str, rows: Rows, value: Tensor) -> Tensor:
         if self.adversary is None or self.adversary.party != site:
             return value
         return torch.from_numpy(self.adversary.send(Channel.ACTIVATIONS, rows, value.numpy()))
@@ -261,34 +261,6 @@ class Trainer:
                 zero = self._per_site(_grad((probability * value).mean(dim=1).sum(), z))
             result[task] = (zero, zero - unit)
         return result
-
-    def _record_oracle(
-        self,
-        oracle: Mapping[str, FloatArray],
-        epoch: int,
-        rows: npt.NDArray[np.int64],
-        bounded: Mapping[str, Tensor],
-        hypotheses: Mapping[str, tuple[Tensor, Tensor]],
-        column: int,
-        clip: float,
-    ) -> None:
-        """The release that happened without noise, and what it would have been under either label."""
-        defense: Defense = self.config.defense
-        clean = torch.stack(list(bounded.values())).sum(dim=0)
-        oracle["clean"][epoch, rows] = clean.numpy()
-        joint = [clean, clean]
-        for task, pair in hypotheses.items():
-            for label, gradient in enumerate(pair):
-                change = defense.bounded(gradient[:, column], clip) - bounded[task]
-                oracle[f"{task}/{label}"][epoch, rows] = (clean + change).numpy()
-                joint[label] = joint[label] + change
-        for label, value in enumerate(joint):
-            oracle[f"joint/{label}"][epoch, rows] = value.numpy()
-
-    def _oracle_names(self) -> tuple[str, ...]:
-        if not self.oracle:
-            return ()
-        return ("clean", *(f"{secret}/{label}" for secret in ("joint", *self.config.moved) for label in (0, 1)))
 
     def _per_site(self, gradient: Tensor) -> Tensor:
         return gradient.view(len(gradient), len(self.network.sites), self.network.width)
