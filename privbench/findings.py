@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import AttackCard, NotApplicable
 from privbench.bounds.base import Bound, BoundValue, Question, Unsupported
-from privbench.measure import SECRET, Attacked, Failure, Outcome
+from privbench.curves import score_vectors, series
+from privbench.diagnose import raised
+from privbench.measure import ORACLE, SECRET, Attacked, Failure, Outcome
 from privbench.mechanism import Claim, Mechanism
 from privbench.record import Finding, Series
 from privbench.registry import Registry
@@ -24,7 +24,6 @@ from privbench.verdict import ALPHA, RHO_SHARE, ConfirmatoryTest, Verdict, judge
 
 METRIC = "accuracy"
 NOTHING = "none"
-ORACLE = "label/oracle-lr"
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,9 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
     return Judged(
         tuple(findings),
         tuple(cell.id for cell in cells),
-        _flags(evidence),
-        _series(evidence, values),
-        _scores(attacked),
+        raised(evidence.attacked, evidence.claims),
+        series(attacked, values.values()),
+        score_vectors(attacked),
     )
 
 
@@ -247,89 +246,3 @@ def _strength(leakage: Leakage, oracle: Leakage) -> float | None:
         return None
     normal = NormalDist()
     return normal.inv_cdf(leakage.value) / normal.inv_cdf(oracle.value)
-
-
-def _flags(evidence: Evidence) -> tuple[str, ...]:
-    attacked, flags = evidence.attacked, set()
-    mechanism = attacked.mechanism
-    if mechanism is not None and mechanism.kind != "none" and not mechanism.server_noised:
-        flags.add("SERVER_NOT_NOISED")
-    if any(claim.audience == "nominal" for claim in evidence.claims):
-        flags.add("NOMINAL_EPS_NOT_FOR_THIS_SITE")
-    for outcome in attacked.outcomes.values():
-        for scored in (outcome.one, outcome.all):
-            if not scored.negative().passed:
-                flags.add("SHUFFLED_CONTROL_FAILED")
-        positive = outcome.all.positive()
-        if positive is not None and not positive.passed:
-            flags.add("CLEAN_CONTROL_FAILED")
-    # float32 rounding of a difference of two clipped gradients stays far below one part in ten thousand.
-    if attacked.moves is not None and attacked.moves.excess > 1 + 1e-4:
-        flags.add("MOVES_EXCEED_CLIP")
-    flags |= _oracle_flags(attacked)
-    return tuple(sorted(flags))
-
-
-def _oracle_flags(attacked: Attacked) -> set[str]:
-    oracle = attacked.outcomes.get(ORACLE)
-    if oracle is None or attacked.moves is None or attacked.mechanism is None:
-        return set()
-    predicted = attacked.moves.predicted(attacked.mechanism)
-    if predicted is None:
-        return set()
-    flags = set()
-    for scored, expected in ((oracle.one, predicted[0]), (oracle.all, float(predicted[1][-1]))):
-        leakage = scored.leakage()
-        error = 4 * math.sqrt(expected * (1 - expected) / leakage.n)
-        if leakage.value < expected - error:
-            flags.add("ORACLE_WEAK")
-        if leakage.value > expected + error:
-            flags.add("ORACLE_ABOVE_PREDICTION")
-    return flags
-
-
-def _series(evidence: Evidence, values: Mapping[str, BoundValue | Unsupported]) -> dict[str, Series]:
-    """Accuracy over releases per attack, what the moves predict, and the bounds along the same axis."""
-    attacked = evidence.attacked
-    steps = tuple(float(t) for t in range(1, attacked.releases + 1))
-    series = {}
-    for name, outcome in attacked.outcomes.items():
-        coins = outcome.all.coins
-        right = ((outcome.curve > 0) == (coins == 1)).sum(axis=1)
-        ends = [binomial.clopper_pearson(int(count), len(coins)) for count in right]
-        series[name] = Series(
-            steps,
-            tuple(float(count) / len(coins) for count in right),
-            tuple(low for low, _ in ends),
-            tuple(high for _, high in ends),
-        )
-    if attacked.moves is not None and attacked.mechanism is not None:
-        predicted = attacked.moves.predicted(attacked.mechanism)
-        if predicted is not None:
-            series["oracle, predicted"] = Series(steps, tuple(map(float, predicted[1])))
-    for value in {item.name: item for item in values.values() if isinstance(item, BoundValue)}.values():
-        if value.name == "g-composed":
-            one = value.signal / math.sqrt(attacked.releases)
-            y = tuple(1.0 if math.isinf(one) else NormalDist().cdf(one * math.sqrt(t)) for t in steps)
-        else:
-            y = tuple(value.value for _ in steps)
-        series[f"bound {value.name}"] = Series(steps, y)
-    return series
-
-
-def _scores(attacked: Attacked) -> dict[str, npt.NDArray[Any]]:
-    """scores/, coins/, clean/, shuffled/ + ATTACK/SECRET/RELEASES, and curve/ATTACK/SECRET: all a verifier needs."""
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    for name, outcome in attacked.outcomes.items():
-        by_releases = {1: outcome.one}
-        if attacked.releases > 1:
-            by_releases[attacked.releases] = outcome.all
-        for releases, scored in by_releases.items():
-            key = f"{name}/{SECRET}/{releases}"
-            arrays[f"scores/{key}"] = scored.scores
-            arrays[f"coins/{key}"] = scored.coins
-            arrays[f"shuffled/{key}"] = scored.shuffled
-            if scored.clean is not None:
-                arrays[f"clean/{key}"] = scored.clean
-        arrays[f"curve/{name}/{SECRET}"] = outcome.curve
-    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}

@@ -31,6 +31,8 @@ from privbench.threat import ThreatModel
 from privbench.verdict import RHO_SHARE
 
 SECRET = "joint"
+ORACLE = "label/oracle-lr"
+"""The attack that every other one's strength is measured against."""
 CALIBRATION_SHARE = 8
 """One canary in so many calibrates signs and thresholds and is never scored."""
 

@@ -172,7 +172,7 @@ def write(audit: Audit, scores: Mapping[str, npt.NDArray[Any]], pages: Mapping[s
         (aside / SCORES_FILE).write_bytes(save(contiguous))
         for name, text in pages.items():
             (aside / name).write_text(text, encoding="utf-8")
-        text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
         (aside / AUDIT_FILE).write_text(text + "\n", encoding="utf-8")
         return [SCORES_FILE, *pages, AUDIT_FILE]
 

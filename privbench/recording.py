@@ -44,8 +44,13 @@ class Recording:
         object.__setattr__(self, "metadata", MappingProxyType({**self.metadata, "schema": self.schema}))
 
     def save(self, path: Path) -> None:
+        """Write the file; `InputError` when the disk does not take it."""
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
-        save_file(arrays, path, metadata={"privbench": json.dumps(dict(self.metadata), allow_nan=False)})
+        text = json.dumps(dict(self.metadata), allow_nan=False)
+        try:
+            save_file(arrays, path, metadata={"privbench": text})
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"cannot store {path.name} in {path.parent}: {error}. Free space there.") from error
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -108,10 +108,7 @@ def _work(job: Job, folder: Path, messages: Any) -> None:
         run = _in_this_process(job, lambda stage, share: messages.put(("progress", job.role, stage, share)))
         save_run(run, folder)
     except (InputError, OSError) as error:
-        text = str(error)
-        if isinstance(error, OSError):
-            text = f"the {job.role} run cannot store its recording in the temporary folder: {error.strerror or error}."
-        messages.put(("input-error", job.role, text))
+        messages.put(("input-error", job.role, f"the {job.role} run stopped: {error}"))
     except Exception as error:
         messages.put(("error", job.role, f"{type(error).__name__}: {error}", traceback.format_exc()))
     else:

@@ -1,18 +1,53 @@
-"""What several tests share."""
+"""Shared fixtures: a small finished audit, and the real data where it is."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from privbench.options import AuditOptions
+from privbench.record import write
+from privbench.registry import Registry, default_registry
+from privbench.report.pages import PAGES, render
+from privbench.runner import AuditResult, run_audit
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SMALL: Mapping[str, str] = {
+    "train": "240",
+    "validation": "120",
+    "test": "400",
+    "canaries": "160",
+    "epochs": "3",
+    "batch": "32",
+}
+"""A cohort that trains in a second. Rare labels need at least some positives, so it cannot be much smaller."""
+
+
+@pytest.fixture(scope="session")
+def registry() -> Registry:
+    return default_registry()
+
+
+@pytest.fixture(scope="session")
+def small_audit(registry: Registry) -> AuditResult:
+    return run_audit(AuditOptions("prism", eps=0.5, settings=SMALL), registry, parallel=1)
+
+
+@pytest.fixture(scope="session")
+def small_record(small_audit: AuditResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("record")
+    write(small_audit.audit, small_audit.scores, render(small_audit.audit, PAGES), folder)
+    return folder
+
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder with one subfolder per real data set, which no copy of the project contains."""
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("PRIVBENCH_TEST_DATA", beside))
-    if not folder.is_dir():
-        pytest.skip(f"no real data: {folder} is not a folder; set PRIVBENCH_TEST_DATA to one to run this test")
-    return folder
+    """The folder of real data sets; tests that need it skip, and say so, where it is not."""
+    place = Path(os.environ.get("PRIVBENCH_TEST_DATA", ROOT.parent / "shared" / "data"))
+    if not place.is_dir():
+        pytest.skip(f"no real data at {place}; set PRIVBENCH_TEST_DATA to a folder that holds it")
+    return place

@@ -17,6 +17,8 @@ import privbench
 from privbench.errors import InputError, PrivbenchError, RecordError
 
 USAGE, INCOMPLETE = 2, 3
+INTERRUPTED = 130
+"""What typer makes of Ctrl-C; privbench's own codes end at 3."""
 
 app = typer.Typer(
     name="privbench",
@@ -122,6 +124,8 @@ def run() -> None:
     debug = "--debug" in sys.argv
     try:
         code = app(standalone_mode=False)
+        if code == INTERRUPTED:
+            code = _explain(KeyboardInterrupt())
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             raise

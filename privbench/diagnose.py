@@ -1,0 +1,49 @@
+"""Which flags a set of measurements raises: checks of the instruments and of the mechanism itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from privbench.measure import ORACLE, Attacked
+from privbench.mechanism import Claim
+
+
+def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
+    """Names of the flags that these measurements raise."""
+    flags = set()
+    mechanism = attacked.mechanism
+    if mechanism is not None and mechanism.kind != "none" and not mechanism.server_noised:
+        flags.add("SERVER_NOT_NOISED")
+    if any(claim.audience == "nominal" for claim in claims):
+        flags.add("NOMINAL_EPS_NOT_FOR_THIS_SITE")
+    for outcome in attacked.outcomes.values():
+        for scored in (outcome.one, outcome.all):
+            if not scored.negative().passed:
+                flags.add("SHUFFLED_CONTROL_FAILED")
+        positive = outcome.all.positive()
+        if positive is not None and not positive.passed:
+            flags.add("CLEAN_CONTROL_FAILED")
+    # float32 rounding of a difference of two clipped gradients stays far below one part in ten thousand.
+    if attacked.moves is not None and attacked.moves.excess > 1 + 1e-4:
+        flags.add("MOVES_EXCEED_CLIP")
+    flags |= _oracle_flags(attacked)
+    return tuple(sorted(flags))
+
+
+def _oracle_flags(attacked: Attacked) -> set[str]:
+    oracle = attacked.outcomes.get(ORACLE)
+    if oracle is None or attacked.moves is None or attacked.mechanism is None:
+        return set()
+    predicted = attacked.moves.predicted(attacked.mechanism)
+    if predicted is None:
+        return set()
+    flags = set()
+    for scored, expected in ((oracle.one, predicted[0]), (oracle.all, float(predicted[1][-1]))):
+        leakage = scored.leakage()
+        error = 4 * math.sqrt(expected * (1 - expected) / leakage.n)
+        if leakage.value < expected - error:
+            flags.add("ORACLE_WEAK")
+        if leakage.value > expected + error:
+            flags.add("ORACLE_ABOVE_PREDICTION")
+    return flags

@@ -1,0 +1,159 @@
+"""A whole audit, small: findings, controls, determinism, and broken mechanisms that must be caught."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import SMALL
+
+from privbench.errors import InputError
+from privbench.gate import gate
+from privbench.options import AuditOptions
+from privbench.record import Audit
+from privbench.registry import Registry
+from privbench.runner import AuditResult, run_audit
+from privbench.scoring import count_right
+from privbench.stats import binomial
+
+MEDIUM = {**SMALL, "train": "600", "canaries": "400", "epochs": "10", "clip_factor": "2"}
+
+
+def audit(registry: Registry, settings: dict[str, str] | None = None, **options: Any) -> Audit:
+    options = {"eps": 0.5} | options
+    if "noise_multiplier" in options:
+        del options["eps"]
+    return run_audit(AuditOptions("prism", settings=settings or SMALL, **options), registry, parallel=1).audit
+
+
+def test_every_planned_cell_has_exactly_one_finding(small_audit: AuditResult) -> None:
+    found = [finding.id for finding in small_audit.audit.findings]
+    assert found == list(small_audit.audit.planned)
+    assert len(set(found)) == len(found)
+    assert small_audit.audit.missing == ()
+
+
+def test_the_confirmatory_set_is_the_designs_six(small_audit: AuditResult) -> None:
+    judged = {(f.attack, f.id.rsplit("/", 1)[1]) for f in small_audit.audit.findings if f.role == "confirmatory"}
+    assert judged == {
+        ("label/oracle-lr", "g"),
+        ("label/oracle-lr", "g-composed"),
+        ("label/oracle-lr", "dp-cap"),
+        ("label/oracle-lr", "nominal-curve"),
+        ("label/spectral", "dp-cap"),
+        ("label/spectral", "nominal-curve"),
+    }
+
+
+def test_a_site_claim_is_held_against_its_own_cap_only(registry: Registry) -> None:
+    findings = audit(registry, eps_for="site").findings
+    assert {f.id.rsplit("/", 1)[1] for f in findings if f.role == "confirmatory"} == {"g", "g-composed", "dp-cap"}
+    assert next(f for f in findings if f.id.endswith("dp-cap")).bound["value"] == pytest.approx(0.6225, abs=1e-4)  # type: ignore[index]
+
+
+def test_values_and_p_values_follow_from_the_stored_scores(small_audit: AuditResult) -> None:
+    for finding in small_audit.audit.findings:
+        key = f"{finding.attack}/joint/{finding.releases}"
+        right, n = count_right(small_audit.scores[f"scores/{key}"], small_audit.scores[f"coins/{key}"])
+        assert finding.n == n
+        assert finding.value == right / n
+        assert (finding.low, finding.high) == binomial.clopper_pearson(right, n)
+        assert finding.bound is not None
+        assert finding.bound["p_value"] == binomial.p_value(right, n, finding.bound["value"])
+
+
+def test_an_eighth_of_the_canaries_calibrates_and_is_not_scored(small_audit: AuditResult) -> None:
+    canaries = int(SMALL["canaries"])
+    assert {finding.canaries for finding in small_audit.audit.findings} == {canaries - canaries // 8}
+
+
+def test_controls_of_the_oracle_work(small_audit: AuditResult) -> None:
+    for finding in small_audit.audit.findings:
+        if finding.attack == "label/oracle-lr":
+            positive, negative = finding.controls["positive"], finding.controls["negative"]
+            assert positive is not None
+            assert negative is not None
+            assert positive["value"] >= 0.99
+            assert negative["low"] <= 0.5 <= negative["high"]
+
+
+def test_two_runs_agree_byte_for_byte(registry: Registry, small_audit: AuditResult) -> None:
+    again = run_audit(AuditOptions("prism", eps=0.5, settings=SMALL), registry, parallel=2)
+    first, second = (
+        json.dumps([asdict(finding) for finding in result.audit.findings], sort_keys=True)
+        for result in (small_audit, again)
+    )
+    assert first == second
+    assert small_audit.audit.scores_sha256 == again.audit.scores_sha256
+
+
+def test_leaving_an_attack_out_changes_no_other_finding(registry: Registry, small_audit: AuditResult) -> None:
+    alone = audit(registry, attacks=("label/spectral",))
+    for finding in alone.findings:
+        twin = next(item for item in small_audit.audit.findings if item.id == finding.id)
+        assert (finding.value, finding.low, finding.high) == (twin.value, twin.low, twin.high)
+        assert finding.strength is None  # there is no oracle to compare with
+
+
+def test_without_noise_nothing_reads_as_a_pass(registry: Registry) -> None:
+    vacuous = audit(registry, noise_multiplier=0.0)
+    assert {f.verdict for f in vacuous.findings if f.role == "confirmatory"} == {"VACUOUS"}
+    assert gate(vacuous, strict=True).code == 3
+
+
+def test_eps_inf_is_uncovered_but_measured(registry: Registry) -> None:
+    free = audit(registry, eps=float("inf"))
+    assert {finding.verdict for finding in free.findings} == {"UNCOVERED"}
+    assert max(finding.value or 0 for finding in free.findings) > 0.9
+    assert gate(free, strict=True).code == 3
+
+
+def test_noise_left_out_in_every_fifth_release_is_exceeded(registry: Registry) -> None:
+    broken = registry.add("defenses", "skips", "broken:SkipsEveryFifth")
+    found = audit(broken, MEDIUM, defenses=("skips",))
+    assert found.finding("label/oracle-lr", "g").verdict == "EXCEEDED"
+    assert "ORACLE_ABOVE_PREDICTION" in {flag["name"] for flag in found.flags}
+    assert gate(found).code == 1
+
+
+def test_a_clip_that_is_wider_than_declared_is_flagged(registry: Registry) -> None:
+    broken = registry.add("defenses", "wide", "broken:ClipsTheSumOnly")
+    found = audit(broken, {**SMALL, "clip_factor": "0.5"}, defenses=("wide",))
+    assert "MOVES_EXCEED_CLIP" in {flag["name"] for flag in found.flags}
+
+
+def test_a_clip_that_never_binds_is_flagged(registry: Registry) -> None:
+    loose = audit(registry, {**SMALL, "clip_factor": "100000"}, noise_multiplier=1.0)
+    assert "CLIP_NEVER_BINDS" in {flag["name"] for flag in loose.flags}
+
+
+def test_an_attack_that_raises_is_failed_and_never_missing(registry: Registry) -> None:
+    broken = registry.add("attacks", "label/raises", "broken_attacks:Raises")
+    found = audit(broken, attacks=("label/raises", "label/oracle-lr"))
+    failed = [finding for finding in found.findings if finding.attack == "label/raises"]
+    assert {finding.verdict for finding in failed} == {"FAILED"}
+    assert all("ValueError: out of luck" in finding.reason for finding in failed)
+    assert gate(found).code in (1, 3)
+    assert found.missing == ()
+
+
+def test_a_single_release_plans_g_only_once(registry: Registry) -> None:
+    single = audit(registry, {**SMALL, "epochs": "1"}, noise_multiplier=2.0)
+    bounds = [finding.id.rsplit("/", 1)[1] for finding in single.findings if finding.attack == "label/oracle-lr"]
+    assert bounds.count("g") == 1
+    assert "g-composed" not in bounds
+
+
+def test_unknown_attack_is_refused_before_training(registry: Registry) -> None:
+    with pytest.raises(InputError, match="unknown attack 'lable'"):
+        audit(registry, attacks=("lable",))
+
+
+def test_series_hold_the_whole_curve(small_audit: AuditResult) -> None:
+    for name in ("label/oracle-lr", "label/spectral", "oracle, predicted", "bound g-composed"):
+        assert list(small_audit.audit.series[name].x) == [1.0, 2.0, 3.0]
+    curve = small_audit.scores["curve/label/oracle-lr/joint"]
+    assert np.array_equal(curve[-1], small_audit.scores["scores/label/oracle-lr/joint/3"])

@@ -1,0 +1,208 @@
+"""The real command line in its own process: exit codes, one-line errors, files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import SMALL
+
+SETTINGS = [item for key, value in SMALL.items() for item in ("--set", f"{key}={value}")]
+AUDIT = ["audit", "--target", "prism", *SETTINGS]
+
+
+def privbench(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "privbench", *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    out = tmp_path_factory.mktemp("cli") / "record"
+    return privbench(*AUDIT, "--eps", "0.5", "--out", str(out)), out
+
+
+def test_an_audit_prints_the_report_and_writes_the_record(
+    audited: tuple[subprocess.CompletedProcess[str], Path],
+) -> None:
+    done, out = audited
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stderr == ""  # no progress where stderr is no terminal
+    for text in (
+        "Utility",
+        "Every epsilon by name",
+        "nominal",
+        "outsider",
+        "Findings that count",
+        "does not speak for",
+    ):
+        assert text in done.stdout
+    assert "never a proof of safety" in done.stdout
+    assert sorted(file.name for file in out.iterdir()) == [
+        "audit.html",
+        "audit.json",
+        "audit.md",
+        "scores.safetensors",
+    ]
+
+
+def test_gate_repeats_the_audits_exit_code(audited: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    done, out = audited
+    gated = privbench("gate", str(out))
+    assert gated.returncode == done.returncode
+    assert privbench("gate", str(out / "audit.json")).returncode == done.returncode
+    assert gated.stdout.strip()
+
+
+def test_report_renders_the_same_pages_again(audited: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    _, out = audited
+    before = {name: (out / name).read_bytes() for name in ("audit.html", "audit.md", "audit.json")}
+    (out / "audit.html").unlink()
+    assert privbench("report", str(out)).returncode == 0
+    assert {name: (out / name).read_bytes() for name in before} == before
+
+
+def test_exit_zero_and_formats(tmp_path: Path) -> None:
+    done = privbench(*AUDIT, "--eps", "0.5", "--out", str(tmp_path), "--exit-zero", "--quiet", "--format", "json")
+    assert done.returncode == 0
+    assert len(done.stdout.strip().splitlines()) <= 3
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["audit.json", "scores.safetensors"]
+
+
+def test_a_config_file_gives_the_options_and_the_command_line_wins(tmp_path: Path) -> None:
+    settings = "\n".join(f"{key} = {value}" for key, value in SMALL.items())
+    (tmp_path / "a.toml").write_text(f'target = "prism"\neps = 2\nseed = 5\n[set]\n{settings}\n', encoding="utf-8")
+    done = privbench("audit", "--config", "a.toml", "--eps", "0.7", "--out", "o", "--exit-zero", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "o" / "audit.json").read_text(encoding="utf-8"))["manifest"]
+    assert manifest["config"]["given"]["eps"] == 0.7
+    assert manifest["seeds"] == [5]
+    assert manifest["config"]["resolved"]["records"] == int(SMALL["train"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["audit"], "--target is missing"),
+        (["audit", "--target", "prism"], "exactly one of --eps, --noise-multiplier and --sigma; given: none"),
+        ([*AUDIT, "--eps", "1", "--sigma", "2"], "given: --eps and --sigma"),
+        ([*AUDIT, "--eps", "1", "--noise-multiplier", "2"], "given: --eps and --noise-multiplier"),
+        ([*AUDIT, "--eps", "0"], "--eps must be above 0"),
+        ([*AUDIT, "--eps", "-1"], "--eps must be above 0"),
+        ([*AUDIT, "--eps", "nan"], "--eps must be a number"),
+        ([*AUDIT, "--eps", "half"], "--eps must be a number, got 'half'"),
+        ([*AUDIT, "--noise-multiplier", "-1"], "at least 0"),
+        ([*AUDIT, "--sigma", "inf"], "finite"),
+        ([*AUDIT, "--eps", "1", "--delta", "1"], "--delta must lie in"),
+        ([*AUDIT, "--eps", "1", "--seed", "-1"], "--seed must be at least 0"),
+        ([*AUDIT, "--eps", "1", "--seed", "1.5"], "--seed must be a whole number"),
+        ([*AUDIT, "--eps", "1", "--jobs", "0"], "--jobs must be at least 1"),
+        ([*AUDIT, "--eps", "1", "--eps-for", "sites"], "did you mean site"),
+        ([*AUDIT, "--eps", "1", "--attacks", "spectral"], "unknown attack 'spectral'"),
+        ([*AUDIT, "--eps", "1", "--attacks", "label/oracle"], "did you mean label/oracle-lr"),
+        ([*AUDIT, "--eps", "1", "--defense", "gausian"], "did you mean gaussian"),
+        ([*AUDIT, "--eps", "1", "--set", "epoch=3"], "did you mean epochs"),
+        ([*AUDIT, "--eps", "1", "--set", "epochs"], "--set takes key=value"),
+        ([*AUDIT, "--eps", "1", "--data", "mimic"], "unknown data set 'mimic'"),
+        ([*AUDIT, "--eps", "1", "--data", "physionet2012"], "needs its folder"),
+        ([*AUDIT, "--eps", "1", "--data", "physionet2012:/no/such/folder"], "/no/such/folder"),
+        ([*AUDIT, "--eps", "1", "--format", "pdf"], "unknown format 'pdf'"),
+        ([*AUDIT, "--eps", "1", "--config", "/no/such.toml"], "cannot be read"),
+        (["audit", "--target", "prizm", "--eps", "1"], "did you mean prism"),
+        (["audit", "--epsilon", "1"], "No such option"),
+        (["audti"], "No such command"),
+        (["gate", "/no/such/record"], "holds no audit.json"),
+        (["list", "attack"], "did you mean attacks"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_2(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = privbench(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert message in done.stderr
+    assert done.stderr.startswith("privbench: ")
+    assert len(done.stderr.strip().splitlines()) <= 2
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "privbench-audit" / "audit.json").exists()
+
+
+def test_an_out_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("", encoding="utf-8")
+    done = privbench(*AUDIT, "--eps", "1", "--out", str(tmp_path / "taken"))
+    assert done.returncode == 2
+    assert "is a file; give a folder" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which only Linux has")
+def test_an_out_that_cannot_be_written_is_refused() -> None:
+    done = privbench(*AUDIT, "--eps", "1", "--out", "/proc/privbench")
+    assert done.returncode == 2
+    assert "cannot write to /proc/privbench" in done.stderr
+
+
+def test_a_full_disk_is_a_clear_line_and_no_half_record(tmp_path: Path) -> None:
+    """A file-size limit stands in for a full disk: every write past 200 kB fails with an OSError."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "privbench", *AUDIT, "--eps", "1", "--out", str(tmp_path / "o")],
+        check=False,
+        capture_output=True,
+        text=True,
+        preexec_fn=limit,
+        timeout=300,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "cannot store" in done.stderr
+    assert not (tmp_path / "o" / "audit.json").exists()
+
+
+def test_ctrl_c_ends_the_workers_and_leaves_no_record(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "privbench", "audit", "--target", "prism", "--eps", "0.5", "--out", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(8)
+    os.killpg(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert stderr.strip() == "privbench: interrupted; no record was written."
+    assert list(tmp_path.iterdir()) == []
+    time.sleep(0.5)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+def test_debug_shows_the_traceback() -> None:
+    done = privbench("gate", "/no/such/record", "--debug")
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["targets", "attacks", "defenses", "bounds", "datasets"])
+def test_list_as_table_and_as_json(what: str) -> None:
+    rows = json.loads(privbench("list", what, "--json").stdout)
+    table = privbench("list", what).stdout
+    assert rows
+    assert all(row["name"] in table for row in rows)
+
+
+def test_version() -> None:
+    assert re.fullmatch(r"privbench \d+\.\d+\.\d+\n", privbench("--version").stdout)
