@@ -60,6 +60,8 @@ class DPCap(Bound):
         claim = question.claim
         if claim is None:
             return Unsupported("claim", "nothing was claimed")
+        if claim.audience == "outsider":
+            return Unsupported("claim", "it speaks for an outsider, and this adversary is a site")
         value = dp_cap(claim.eps, claim.delta, claim.neighbours)
         assumptions = ("the claim is read as speaking for this adversary, as publications do",)
         return BoundValue("dp-cap", question.unit, value, _signal(value), _about(claim), assumptions)

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from conftest import SMALL
 
@@ -186,9 +187,22 @@ def test_ctrl_c_ends_the_workers_and_leaves_no_record(tmp_path: Path) -> None:
     assert process.returncode == 3
     assert stderr.strip() == "privbench: interrupted; no record was written."
     assert list(tmp_path.iterdir()) == []
-    time.sleep(0.5)
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)
+    deadline = time.monotonic() + 10
+    while living := processes_of_group(process.pid):
+        assert time.monotonic() < deadline, living
+        time.sleep(0.2)
+
+
+def processes_of_group(group: int) -> list[str]:
+    """Names of a process group's members that still run; a zombie waiting for init does not."""
+    found = []
+    for item in psutil.process_iter(["name", "status"]):
+        try:
+            if os.getpgid(item.pid) == group and item.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(item.info["name"])
+        except ProcessLookupError:
+            continue  # it ended while we looked
+    return found
 
 
 def test_debug_shows_the_traceback() -> None:

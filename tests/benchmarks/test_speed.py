@@ -1,0 +1,130 @@
+"""Speeds that the project quotes; printed by `make bench`, never asserted as wall-clock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from bench import bench
+
+from privbench import accounting
+from privbench.attacks.label.oracle_lr import OracleLikelihoodRatio
+from privbench.attacks.label.spectral import Spectral
+from privbench.bounds.claims import nominal_accuracy
+from privbench.data.synthetic import synthetic
+from privbench.options import AuditOptions
+from privbench.recording import Transcript
+from privbench.registry import Registry
+from privbench.report.html import html
+from privbench.runner import AuditResult
+from privbench.targets.prism.inputs import Scaler
+from privbench.targets.prism.tape import Tape
+from privbench.targets.prism.target import Prism
+from privbench.targets.prism.train import Streams, Trainer
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def trainer(registry: Registry) -> Trainer:
+    config = Prism().configure(AuditOptions("prism", noise_multiplier=6.25), registry).as_role("audited")
+    splits = synthetic(np.random.default_rng(0), 512, 64, 1)
+    scaler = Scaler.fit(splits.train)
+    train, validation = scaler.inputs(splits.train), scaler.inputs(splits.validation)
+    return Trainer(config, train, validation, Streams.spawn(np.random.default_rng(0)), oracle=True, adversary=None)
+
+
+def test_training_step_with_recording_of_both_hypotheses(benchmark: Any, trainer: Trainer) -> None:
+    """One batch of 64 at three sites: forward, releases, counterfactual releases, backward."""
+    noise = trainer._calibrate()
+    tape = Tape.blank(trainer.network.sites, trainer.config.moved, (1, 512, 64))
+    with one_thread():
+        benchmark(trainer._step, torch.arange(64), 0, noise, tape)
+
+
+def test_writing_and_reading_a_recording(benchmark: Any, tmp_path: Path) -> None:
+    """Three sites, 20 releases of 2,000 records in 64 dimensions: 31 MB."""
+    arrays = {f"gradients/{site}": np.zeros((20, 2_000, 64), np.float32) for site in "ABC"}
+
+    def round_trip() -> None:
+        Transcript(arrays).save(tmp_path / "t.safetensors")
+        Transcript.load(tmp_path / "t.safetensors")
+
+    benchmark(round_trip)
+
+
+@pytest.mark.parametrize("attack", [OracleLikelihoodRatio(), Spectral()], ids=lambda item: item.card.name)
+def test_attack_on_a_default_recording(benchmark: Any, attack: Any) -> None:
+    """800 canaries, 20 releases, 64 dimensions."""
+    view = bench(seed=0, records=800, releases=20, width=64, sigma=4.0, tasks=3).view(hints=100)
+    benchmark(attack, view, np.random.default_rng(0))
+
+
+def test_nominal_multiplier_by_opacus(benchmark: Any) -> None:
+    benchmark(accounting.nominal_multiplier, 0.5, 0.032, 625, 1e-5)
+
+
+def test_nominal_curve_by_dp_accounting(benchmark: Any) -> None:
+    benchmark(nominal_accuracy, 6.25, 0.032, 625)
+
+
+def test_html_page(benchmark: Any, small_audit: AuditResult) -> None:
+    benchmark(html, small_audit.audit)
+
+
+def test_help(benchmark: Any) -> None:
+    """Required: a median under .4 s over 9 starts."""
+    command = [sys.executable, "-m", "privbench", "--help"]
+    benchmark.pedantic(subprocess.run, args=(command,), kwargs={"capture_output": True, "check": True}, rounds=9)
+
+
+def test_default_audit(benchmark: Any, tmp_path: Path) -> None:
+    """Required: under 90 s, and under 2 GB summed over its processes (extra: peak_mb, proportional set size)."""
+    command = [sys.executable, "-m", "privbench", "audit", "--target", "prism", "--eps", "0.5", "--exit-zero"]
+    peaks: list[float] = []
+
+    def run() -> None:
+        with subprocess.Popen([*command, "--out", str(tmp_path)], stdout=subprocess.DEVNULL) as process:
+            watcher = threading.Thread(target=lambda: peaks.append(peak_megabytes(process.pid)))
+            watcher.start()
+            process.wait()
+            watcher.join()
+        if process.returncode != 0:
+            raise RuntimeError(f"the audit ended with {process.returncode}")
+
+    benchmark.pedantic(run, rounds=1)
+    benchmark.extra_info["peak_mb"] = round(max(peaks))
+    sys.stderr.write(f"\npeak memory of the default audit: {max(peaks):.0f} MB over its processes\n")
+
+
+def peak_megabytes(pid: int) -> float:
+    """Largest sum of proportional set sizes of a process and its children, sampled ten times a second."""
+    peak, process = 0.0, psutil.Process(pid)
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        total = 0
+        for item in (process, *process.children(recursive=True)):
+            try:
+                total += item.memory_full_info().pss
+            except psutil.Error:
+                continue  # it ended between the listing and the look
+        peak = max(peak, total / 1e6)
+        time.sleep(0.1)
+    return peak
