@@ -18,8 +18,8 @@ from privbench.record import Audit
 from privbench.registry import Registry
 from privbench.report import words
 from privbench.runner import run_audit
-from privbench.seeds import stream
 from privbench.targets.prism.target import Prism
+from privbench.workers import Job, run_all
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +115,7 @@ def test_mortality_is_learned_from_real_stays_without_noise(registry: Registry, 
     target, found = Prism(), []
     for seed in range(3):
         options = AuditOptions("prism", eps=math.inf, seed=seed, data=f"physionet2012:{real_data / 'physionet2012'}")
-        clean = target.run(target.configure(options, registry).as_role("clean"), stream(seed, "run"))
-        found.append(next(item.value for item in clean.utility if item.task == "ihm"))
+        clean = target.configure(options, registry).as_role("clean")
+        run = run_all({"clean": Job("clean", target, clean, seed)}, 1, lambda stage, share: None)["clean"]
+        found.append(next(item.value for item in run.utility if item.task == "ihm"))
     assert np.mean(found) >= 0.77

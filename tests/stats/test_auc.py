@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from random import Random
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +85,7 @@ def test_turned_scores_and_turned_labels_mirror_the_value(sample: tuple[Array, A
 
 @seeded
 @given(samples(), st.randoms(use_true_random=False))
-def test_order_of_the_records_does_not_matter(sample: tuple[Array, Array], random: np.random.Generator) -> None:
+def test_order_of_the_records_does_not_matter(sample: tuple[Array, Array], random: Random) -> None:
     scores, labels = sample
     order = list(range(len(scores)))
     random.shuffle(order)
