@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
+from privbench.errors import InputError
 from privbench.mechanism import Claim, Mechanism
 
 Unit = Literal["accuracy"]
@@ -38,6 +39,12 @@ class Question:
     unit: Unit = "accuracy"
     rho: float | None = None
     claim: Claim | None = None
+
+    def __post_init__(self) -> None:
+        if self.unit not in get_args(Unit):
+            raise InputError(f"unit is '{self.unit}'; allowed: {', '.join(get_args(Unit))}.")
+        if self.releases < 1:
+            raise InputError(f"releases must be at least 1, got {self.releases}.")
 
 
 @dataclass(frozen=True)

@@ -50,12 +50,14 @@ class _SummedGaussian(Bound):
 
     def _check(self, mechanism: Mechanism, question: Question) -> Unsupported | float:
         """The clip norm, or the part that is not covered."""
-        if mechanism.kind != "gaussian" or mechanism.clip is None:
-            return Unsupported("kind", f"'{mechanism.kind}' adds no calibrated Gaussian noise to a clipped gradient")
-        if (mechanism.clip_unit, mechanism.noise) != ("task", "per-task"):
-            return Unsupported(
-                "noise", f"clip per {mechanism.clip_unit} with noise {mechanism.noise} has another constant"
-            )
+        if mechanism.kind != "gaussian":
+            return Unsupported("kind", f"'{mechanism.kind}' adds no calibrated Gaussian noise")
+        if mechanism.clip is None:
+            return Unsupported("clip", "without a clip norm one record can move a release by any amount")
+        if mechanism.clip_unit != "task":
+            return Unsupported("clip_unit", f"clipping per {mechanism.clip_unit} has another constant")
+        if mechanism.noise != "per-task":
+            return Unsupported("noise", f"noise drawn {mechanism.noise} has another constant")
         if mechanism.neighbours != "replace":
             return Unsupported("neighbours", "a label coin replaces labels; add-remove moves whole records")
         if mechanism.colluding_sites != 1:

@@ -19,12 +19,16 @@ def gdp_delta(mu: float, eps: float) -> float:
     if mu <= 0:
         return 0.0
     first = special.log_ndtr(-eps / mu + mu / 2)
+    if first == -math.inf:
+        return 0.0  # beyond the smallest probability that a float can hold
     second = eps + special.log_ndtr(-eps / mu - mu / 2)
     return float(math.exp(first) * -math.expm1(min(second - first, 0.0)))
 
 
 def gdp_eps(mu: float, delta: float) -> float:
-    """Smallest eps >= 0 with delta(eps) <= delta."""
+    """Smallest eps >= 0 with delta(eps) <= delta; infinite at delta 0, since Gaussian noise is never pure."""
+    if delta <= 0 < mu:
+        return math.inf
     if gdp_delta(mu, 0.0) <= delta:
         return 0.0
     high = mu * mu / 2 + 10 * mu + 1
@@ -35,6 +39,8 @@ def gdp_eps(mu: float, delta: float) -> float:
 
 def gdp_mu(eps: float, delta: float) -> float:
     """Largest mu whose delta(eps) is at most delta."""
+    if not (0 < eps < math.inf and 0 < delta < 1):
+        raise InputError(f"Gaussian noise needs a finite eps above 0 and a delta in (0, 1), got {eps} and {delta}.")
     return float(optimize.brentq(lambda mu: gdp_delta(mu, eps) - delta, 1e-9, 2 * eps + 60.0, xtol=1e-12))
 
 

@@ -70,8 +70,8 @@ _ALL = (
     ),
     Flag(
         "ENCODERS_LEARNED_NOTHING",
-        "no task's AUC is above that of frozen random encoders beyond its interval",
-        "the utility comes from the server alone; the noised gradients taught the sites nothing",
+        "for no task the gain over frozen random encoders has an interval above 0",
+        "the utility comes from the server; that the sites learned anything from the noised gradients was not seen",
         "do not quote this utility as the price of the privacy",
     ),
     Flag(

@@ -98,6 +98,10 @@ class Claim:
             raise InputError(f"a claimed eps must be above 0, got {self.eps!r}.")
         if not 0 <= self.delta < 1:
             raise InputError(f"a claimed delta must lie in [0, 1), got {self.delta!r}.")
+        if self.sample_rate is not None and not 0 < self.sample_rate <= 1:
+            raise InputError(f"a claim's sample_rate must lie in (0, 1], got {self.sample_rate!r}.")
+        if self.epochs is not None and not self.epochs >= 1:
+            raise InputError(f"a claim's epochs must be at least 1, got {self.epochs!r}.")
         _member("the claim's 'for'", self.audience, get_args(Audience))
         _member("neighbours", self.neighbours, get_args(Neighbours))
         _member("accountant", self.accountant, get_args(Accountant))

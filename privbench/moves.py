@@ -7,13 +7,14 @@ happened (those mix signs), and never replaced by the labels' correlation (bound
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import optimize, special
 
 from privbench.mechanism import Mechanism
 from privbench.recording import Oracle
@@ -44,7 +45,10 @@ class Rho:
 
 @dataclass(frozen=True)
 class Moves:
-    """joint [T, m]: norm of the joint move; excess: largest task move over the allowed 2 C; cosines [T, m, pairs]."""
+    """joint [T, m]: norm of the joint move; cosines [T, m, pairs].
+
+    excess: the largest move over what the clip allows, 2 C for a task and 2 C J for all of them together.
+    """
 
     joint: Array
     excess: float
@@ -62,29 +66,27 @@ class Moves:
 
         tasks = [move(task) for task in moved]
         norms = [np.linalg.norm(task, axis=2) for task in tasks]
-        largest = max(float(norm.max()) for norm in norms)
+        together = np.linalg.norm(move("joint"), axis=2)
+        largest = max(*(float(norm.max()) for norm in norms), float(together.max()) / len(moved))
         cosines = [
             _cosine(tasks[a], tasks[b], norms[a] * norms[b]) for a, b in itertools.combinations(range(len(moved)), 2)
         ]
-        joint = np.linalg.norm(move("joint"), axis=2)
-        empty = np.zeros((*joint.shape, 0))
-        return cls(joint, largest / (2 * clip) if clip else 0.0, np.stack(cosines, axis=2) if cosines else empty)
+        empty = np.zeros((*together.shape, 0))
+        return cls(together, largest / (2 * clip) if clip else 0.0, np.stack(cosines, axis=2) if cosines else empty)
 
     def rho(self, alpha: float, label_association: float | None) -> Rho | None:
         """None where only one task moves: rho plays no part then."""
         if self.cosines.shape[2] == 0:
             return None
         per_record = np.abs(self.cosines).mean(axis=(0, 2))
-        count = len(per_record)
-        half = float(stats.t.isf(alpha, count - 1) * per_record.std(ddof=1) / np.sqrt(count))
         quantiles = np.quantile(self.cosines, [0.05, 0.5, 0.95])
         return Rho(
             mean_absolute=float(per_record.mean()),
-            upper=min(1.0, float(per_record.mean()) + half),
+            upper=upper_mean(float(per_record.mean()), len(per_record), alpha),
             alpha=alpha,
             mean=float(self.cosines.mean()),
             quantiles=dict(zip(("5%", "50%", "95%"), map(float, quantiles), strict=True)),
-            records=count,
+            records=len(per_record),
             label_association=label_association,
         )
 
@@ -95,6 +97,23 @@ class Moves:
         signal = self.joint / (2 * mechanism.total_sigma)
         accumulated = special.ndtr(np.sqrt(np.cumsum(signal**2, axis=0))).mean(axis=1)
         return float(special.ndtr(signal).mean()), accumulated
+
+
+def upper_mean(mean: float, n: int, alpha: float) -> float:
+    """Upper confidence limit of a mean of n independent values in [0, 1], whatever their distribution.
+
+    Hoeffding's inequality in its relative-entropy form (Hoeffding 1963, theorem 1): the u with n KL(mean, u) =
+    log(1 / alpha). A Student limit misses rare large values, and this one feeds an exact test.
+    """
+    target = math.log(1 / alpha) / n
+
+    def excess(u: float) -> float:
+        return float(special.rel_entr(mean, u) + special.rel_entr(1 - mean, 1 - u)) - target
+
+    top = float(np.nextafter(1.0, 0.0))
+    if mean >= top or excess(top) <= 0:
+        return 1.0
+    return float(optimize.brentq(excess, max(mean, 0.0), top))
 
 
 def label_association(labels: Sequence[npt.NDArray[np.int64]]) -> float | None:

@@ -109,6 +109,6 @@ def _association(audited: TargetRun, clean: TargetRun) -> float | None:
 def _run_flags(runs: Mapping[Role, TargetRun]) -> set[str]:
     clean = runs["clean"]
     flags = {name for run in runs.values() for name in run.flags}
-    if clean.utility and all(item.low <= item.baseline for item in clean.utility):
+    if clean.utility and all(item.gain_low <= 0 for item in clean.utility):
         flags.add("ENCODERS_LEARNED_NOTHING")
     return flags

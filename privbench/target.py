@@ -36,7 +36,11 @@ class TargetCard:
 
 @dataclass(frozen=True)
 class Utility:
-    """How well the trained system does one task on held-out records, beside encoders that learned nothing."""
+    """How well the trained system does one task on held-out records, beside encoders that learned nothing.
+
+    `baseline`: the same server on frozen random encoders; `gain` over it on the same records (paired), with its
+    interval.
+    """
 
     task: str
     metric: str
@@ -46,6 +50,9 @@ class Utility:
     n: int
     split: str
     baseline: float
+    gain: float
+    gain_low: float
+    gain_high: float
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -18,10 +18,14 @@ def markdown(audit: Audit) -> str:
     lines += [f"- {threat['label']}: {threat['description']}." for threat in audit.threats]
     lines += ["", "## Utility", ""]
     if audit.utility:
-        lines += ["| task | metric | value | 95% interval | frozen random encoders | n |", "|---|---|---|---|---|---|"]
+        lines += [
+            "| task | metric | value | 95% interval | frozen random encoders | gain | n |",
+            "|---|---|---|---|---|---|---|",
+        ]
         lines += [
             f"| {item['task']} | {item['metric']} | {number(item['value'])} "
-            f"| {words.interval(item['low'], item['high'])} | {number(item['baseline'])} | {item['n']:,} |"
+            f"| {words.interval(item['low'], item['high'])} | {number(item['baseline'])} | {words.gain(item)} "
+            f"| {item['n']:,} |"
             for item in audit.utility
         ]
     else:

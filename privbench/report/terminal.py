@@ -74,15 +74,16 @@ def _line(finding: Finding, audit: Audit) -> Padding:
     return Padding(text, (0, 0, 0, 2))
 
 
-def _table(*columns: str) -> Table:
+def _table(*columns: str, folding: tuple[str, ...] = ()) -> Table:
+    """Numbers and names never fold; sentences may."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), header_style="dim")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column not in folding)
     return table
 
 
 def _utility(audit: Audit) -> Table:
-    table = _table("task", "metric", "value", "95% interval", "frozen random encoders", "test stays")
+    table = _table("task", "metric", "value", "95% interval", "frozen", "gain over frozen", "n")
     for item in audit.utility:
         table.add_row(
             item["task"],
@@ -90,13 +91,14 @@ def _utility(audit: Audit) -> Table:
             number(item["value"]),
             words.interval(item["low"], item["high"]),
             number(item["baseline"]),
+            words.gain(item),
             f"{item['n']:,}",
         )
     return table
 
 
 def _epsilons(audit: Audit) -> Table:
-    table = _table("name", "eps", "neighbours", "sampling", "speaks for")
+    table = _table("name", "eps", "neighbours", "sampling", "speaks for", folding=("eps", "sampling", "speaks for"))
     for item in audit.epsilons:
         table.add_row(item["name"], words.epsilon_value(item), item["neighbours"], item["sampling"], item["speaks_for"])
     return table

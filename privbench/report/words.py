@@ -55,6 +55,11 @@ def interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"[{number(low)}, {number(high)}]"
 
 
+def gain(item: Mapping[str, Any]) -> str:
+    """Paired gain over frozen random encoders, with its interval."""
+    return f"{item['gain']:+.3f} [{item['gain_low']:+.3f}, {item['gain_high']:+.3f}]"
+
+
 def attack_name(finding: Finding) -> str:
     return ATTACK_NAMES.get(finding.attack, f"the attack {finding.attack}")
 
@@ -162,13 +167,17 @@ def epsilon_value(item: Mapping[str, Any]) -> str:
 
 
 def utility_note(audit: Audit) -> str | None:
-    names = {flag["name"] for flag in audit.flags}
-    if "ENCODERS_LEARNED_NOTHING" not in names:
+    """How much of the utility the sites' training is worth."""
+    if not audit.utility:
         return None
-    return (
-        "No task is better than with frozen random encoders: this utility comes from the server, which trains on clean "
-        "gradients, and is not evidence that training under this noise works."
+    best = max(audit.utility, key=lambda item: float(item["gain"]))
+    text = (
+        "Frozen random encoders, which learn nothing, show what the server alone achieves: it trains on clean "
+        f"gradients. Training the sites added at most {gain(best)} ({best['task']})"
     )
+    if "ENCODERS_LEARNED_NOTHING" in {flag["name"] for flag in audit.flags}:
+        text += ", which is not above 0: this utility is no evidence that training under this noise works"
+    return f"{text}. Intervals are over test stays, not over repeated trainings."
 
 
 def rho_note(audit: Audit) -> str | None:

@@ -6,7 +6,13 @@ On m scored canaries the number of right guesses is at most Binomial(m, p) in di
 
 from __future__ import annotations
 
-from scipy import optimize, stats
+import math
+
+import numpy as np
+from scipy import stats
+
+_SCANNED_WHOLE = 2_000
+"""Numbers of trials up to which every n is looked at: the teeth are large there."""
 
 
 def clopper_pearson(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -34,6 +40,8 @@ def p_value(right: int, n: int, bound: float) -> float:
     n * bound + 1 (Hoeffding 1956); below that the p-value is not small anyway.
     """
     _check(right, n)
+    if not 0 <= bound <= 1:
+        raise ValueError(f"a bound on a success rate must lie in [0, 1], got {bound}.")
     return float(stats.binom.sf(right - 1, n, bound))
 
 
@@ -53,21 +61,29 @@ def power(n: int, bound: float, truth: float, alpha: float) -> float:
 
 
 def records_needed(bound: float, truth: float, alpha: float, wanted: float, limit: int = 10_000_000) -> int | None:
-    """Smallest n (to the binomial's saw-tooth) with the wanted power, or None above `limit`."""
-    if not truth > bound:
+    """Smallest n with the wanted power, or None above `limit`.
+
+    Power over n is a saw-tooth: the search starts well below the normal approximation, where no tooth reaches the
+    wanted power, and takes the first n that has it. A larger n may fall short again by a tooth.
+    """
+    if not truth > bound or bound >= 1:
         return None
-
-    def shortfall(log_n: float) -> float:
-        return power(round(2**log_n), bound, truth, alpha) - wanted
-
-    top = 1.0
-    while shortfall(top) < 0:
-        top += 1
-        if 2**top > limit:
-            return None
-    if top == 1.0:
-        return 2
-    return round(2 ** float(optimize.brentq(shortfall, top - 1, top, xtol=1e-4)))
+    spread = stats.norm.isf(alpha) * math.sqrt(bound * (1 - bound)) + stats.norm.isf(1 - wanted) * math.sqrt(
+        truth * (1 - truth)
+    )
+    rough = (spread / (truth - bound)) ** 2
+    if rough > limit:
+        return None
+    start = 1 if rough < _SCANNED_WHOLE else int(0.7 * rough)
+    while start <= limit:
+        n = np.arange(start, min(start + max(_SCANNED_WHOLE, int(0.1 * rough)), limit + 1))
+        # Smallest count whose tail is at most alpha, for all n at once.
+        count = stats.binom.isf(alpha, n, bound) + 1
+        reached = np.flatnonzero(stats.binom.sf(count - 1, n, truth) >= wanted)
+        if len(reached):
+            return int(n[reached[0]])
+        start = int(n[-1]) + 1
+    return None
 
 
 def _check(right: int, n: int) -> None:

@@ -17,8 +17,11 @@ class HolmDecision:
 def holm(p_values: Sequence[float], alpha: float) -> tuple[HolmDecision, ...]:
     """Decisions in the order given. The smallest of m p-values meets alpha / m, the next alpha / (m - 1), ...
 
-    Once one is kept, all larger ones are kept.
+    Once one is kept, all larger ones are kept. Raises ValueError for a p-value outside [0, 1]: NaN would be neither.
     """
+    for value in p_values:
+        if not 0 <= value <= 1:
+            raise ValueError(f"a p-value must lie in [0, 1], got {value}.")
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     decisions: list[HolmDecision | None] = [None] * len(p_values)
     rejecting = True

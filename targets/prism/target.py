@@ -172,7 +172,7 @@ def _utility(
     config: PrismConfig, splits: Splits, scaler: Any, trainer: Any, rng: np.random.Generator
 ) -> tuple[Utility, ...]:
     """AUC per task on the test stays, beside a server trained on frozen random encoders."""
-    from privbench.stats.auc import Interval, auc, mean_interval
+    from privbench.stats.auc import macro_auc, macro_gain
     from privbench.targets.prism.train import Streams, Trainer
 
     parts = [
@@ -182,17 +182,26 @@ def _utility(
     frozen = Trainer(config, trainer.train, trainer.validation, Streams.spawn(rng), oracle=False, adversary=None)
     frozen.frozen_baseline(frozen.network.embed(frozen.train))
 
-    def measure(logits: npt.NDArray[np.float32], labels: npt.NDArray[np.float32]) -> Interval:
-        both = [j for j in range(labels.shape[1]) if 0 < labels[:, j].sum() < len(labels)]
-        return mean_interval([auc(logits[:, j], labels[:, j]) for j in both])
-
     trained = [trainer.network.predict(part) for part in parts]
     baseline = [frozen.network.predict(part) for part in parts]
     result = []
     for task in splits.test.tasks:
         labels = np.concatenate([part.labels[task.name].numpy() for part in parts])
-        found = measure(np.concatenate([logits[task.name] for logits in trained]), labels)
-        reference = measure(np.concatenate([logits[task.name] for logits in baseline]), labels)
-        metric = "macro AUC" if task.multilabel else "AUC"
-        result.append(Utility(task.name, metric, found.value, found.low, found.high, found.n, "test", reference.value))
+        ours, theirs = (np.concatenate([logits[task.name] for logits in model]) for model in (trained, baseline))
+        value, reference, gain = macro_auc(ours, labels), macro_auc(theirs, labels), macro_gain(ours, theirs, labels)
+        result.append(
+            Utility(
+                task=task.name,
+                metric="macro AUC" if task.multilabel else "AUC",
+                value=value.value,
+                low=value.low,
+                high=value.high,
+                n=value.n,
+                split="test",
+                baseline=reference.value,
+                gain=gain.value,
+                gain_low=gain.low,
+                gain_high=gain.high,
+            )
+        )
     return tuple(result)

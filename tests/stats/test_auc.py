@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from privbench.stats.auc import Interval, auc, mean_interval
+from privbench.stats.auc import auc, macro_auc, macro_gain
 
 Array = npt.NDArray[np.float64]
 
@@ -157,6 +157,55 @@ def test_nan_raises() -> None:
         auc(np.array([0.0, math.nan, 1.0]), np.array([0, 1, 1]))
 
 
-def test_macro_average_takes_the_means_of_value_and_ends() -> None:
-    mean = mean_interval([Interval(0.6, 0.5, 0.7, 100), Interval(0.8, 0.7, 0.95, 100)])
-    assert (mean.value, mean.low, mean.high, mean.n) == pytest.approx((0.7, 0.6, 0.825, 100))
+def _two_models(seed: int, n: int = 400) -> tuple[Array, Array, Array]:
+    """Correlated labels and two correlated score matrices [N, 3]; the first model is the better one."""
+    rng = np.random.default_rng(seed)
+    common = rng.normal(size=(n, 1))
+    labels = (common + rng.normal(size=(n, 3)) > 1).astype(int)
+    noise = rng.normal(size=(n, 3))
+    return labels + noise, 0.8 * labels + noise, labels
+
+
+def test_macro_of_one_column_is_the_auc() -> None:
+    scores, _, labels = _two_models(0)
+    macro, single = macro_auc(scores[:, :1], labels[:, :1]), auc(scores[:, 0], labels[:, 0])
+    assert macro.value == pytest.approx(single.value)
+    assert (macro.low, macro.high) == pytest.approx((single.low, single.high), abs=1e-3)
+
+
+def test_macro_averages_the_columns_with_both_classes() -> None:
+    scores, _, labels = _two_models(1)
+    constant = np.zeros((len(labels), 1), int)
+    columns = [auc(scores[:, j], labels[:, j]).value for j in range(3)]
+    widened = macro_auc(np.hstack([scores, scores[:, :1]]), np.hstack([labels, constant]))
+    assert widened.value == pytest.approx(np.mean(columns))
+
+
+def test_macro_and_gain_intervals_cover_the_truth() -> None:
+    """300 draws at nominal 95%: fewer than 268 (89%) hits has probability below 1e-4."""
+    draws = [_two_models(seed) for seed in range(300)]
+    large = [_two_models(10_000 + seed, 20_000) for seed in range(5)]
+    truth = np.mean([macro_auc(a, y).value for a, _, y in large])
+    gain = np.mean([macro_gain(a, b, y).value for a, b, y in large])
+    hits = sum(found.low <= truth <= found.high for found in (macro_auc(a, y) for a, _, y in draws))
+    gains = sum(found.low <= gain <= found.high for found in (macro_gain(a, b, y) for a, b, y in draws))
+    assert hits >= 268
+    assert gains >= 268
+
+
+def test_a_paired_gain_is_seen_where_separate_intervals_overlap() -> None:
+    scores, reference, labels = _two_models(2)
+    ours, theirs = macro_auc(scores, labels), macro_auc(reference, labels)
+    assert ours.low < theirs.high
+    assert macro_gain(scores, reference, labels).low > 0
+
+
+def test_a_model_gains_nothing_over_itself() -> None:
+    scores, _, labels = _two_models(3)
+    found = macro_gain(scores, scores, labels)
+    assert (found.value, found.low, found.high) == (0, 0, 0)
+
+
+def test_macro_without_a_two_class_column_raises() -> None:
+    with pytest.raises(ValueError, match="both classes"):
+        macro_auc(np.zeros((4, 2)), np.ones((4, 2), int))
