@@ -5,23 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
+from privbench.bounds.units import check_unit
 from privbench.errors import InputError
-from privbench.mechanism import Claim, Mechanism
-
-Unit = Literal["accuracy"]
+from privbench.mechanism import Claim, Kind, Mechanism
 
 
 @dataclass(frozen=True)
 class BoundCard:
-    """What `privbench list bounds` shows. `releases`: "one" release, "all" of them, or both."""
+    """What `privbench list bounds` shows.
+
+    releases: "one" release, "all" of them, or both; kinds: of mechanisms about which the bound may say something.
+    """
 
     name: str
     summary: str
     paper: str
     releases: tuple[Literal["one", "all"], ...]
     about: Literal["mechanism", "claim"]
+    kinds: tuple[Kind, ...] = ("gaussian",)
 
 
 @dataclass(frozen=True)
@@ -30,29 +33,38 @@ class Question:
 
     moved      the tasks whose labels the coin moves (J of the mechanism's K)
     releases   T, how often the record was released
+    unit       accuracy, auc, advantage, mu or tpr@F
     rho        upper confidence limit of the mean |cosine| between the moves; None where J = 1 or unmeasured
+    largest    the largest |cosine| of any record; None is read as 1 where a unit needs it
+    secret     "label": a coin on labels; "member": a coin on the record's presence
     claim      the claim under test, for bounds that speak about one
     """
 
     moved: tuple[str, ...]
     releases: int
-    unit: Unit = "accuracy"
+    unit: str = "accuracy"
     rho: float | None = None
+    largest: float | None = None
+    secret: Literal["label", "member"] = "label"
     claim: Claim | None = None
 
     def __post_init__(self) -> None:
-        if self.unit not in get_args(Unit):
-            raise InputError(f"unit is '{self.unit}'; allowed: {', '.join(get_args(Unit))}.")
+        check_unit(self.unit)
         if self.releases < 1:
             raise InputError(f"releases must be at least 1, got {self.releases}.")
+        if not self.moved or len(set(self.moved)) != len(self.moved):
+            raise InputError(f"moved must name each moved task once and at least one, got {list(self.moved)}.")
+        for name, value in (("rho", self.rho), ("largest", self.largest)):
+            if value is not None and not -1 <= value <= 1:
+                raise InputError(f"{name} must lie in [-1, 1], got {value!r}.")
 
 
 @dataclass(frozen=True)
 class BoundValue:
-    """A bound's value in its unit. `signal` is s with value = Phi(s) (infinite when there is no noise)."""
+    """A bound's value in its unit. `signal` is s with accuracy Phi(s) (infinite when there is no noise)."""
 
     name: str
-    unit: Unit
+    unit: str
     value: float
     signal: float
     inputs: Mapping[str, Any] = field(default_factory=dict)

@@ -62,6 +62,8 @@ class DPCap(Bound):
     def evaluate(self, mechanism: Mechanism, question: Question) -> BoundValue | Unsupported:
         """(e^eps + delta) / (1 + e^eps) under the claim's own neighbours."""
         claim = question.claim
+        if question.unit != "accuracy":
+            return Unsupported("unit", f"a claim's cap is stated for accuracy here, not for {question.unit}")
         if claim is None:
             return Unsupported("claim", "nothing was claimed")
         if claim.audience == "outsider":
@@ -83,6 +85,8 @@ class NominalCurve(Bound):
     def evaluate(self, mechanism: Mechanism, question: Question) -> BoundValue | Unsupported:
         """Held only against a nominal claim, at the mechanism's own noise multiplier."""
         claim = question.claim
+        if question.unit != "accuracy":
+            return Unsupported("unit", f"the curve is read at accuracy here, not at {question.unit}")
         if claim is None or claim.audience != "nominal":
             return Unsupported("claim", "the claim is not a nominal one")
         if claim.sample_rate is None or claim.epochs is None:

@@ -1,16 +1,17 @@
 """g(sigma, rho) = Phi(C sqrt(1 + rho) / sigma) and its relatives: Gaussian noise on clipped cut-layer gradients.
 
-The site receives the sum over K tasks of per-sample gradients, each clipped to C, each with its own
+PRISM-VFL: a site receives the sum over K tasks of per-sample gradients, each clipped to C, each with its own
 N(0, sigma_k^2 I). The coin moves the labels of J of them. The exact Bayes accuracy of an adversary who knows the
 directions is Phi(s) for one release, with the signal ratio s below. The published two-task form is J = K = 2.
+Neighbouring mechanisms have other constants: `signal` knows each by its description and refuses what it does not.
 """
 
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 from privbench.bounds.base import Bound, BoundCard, BoundValue, Question, Unsupported
+from privbench.bounds.units import SAFE_FOR_AVERAGES, cdf, in_unit
 from privbench.mechanism import Mechanism
 
 _PAPER = "PRISM-VFL (two-task form); general form derived in docs/bounds.md"
@@ -22,6 +23,7 @@ CLEAN_SERVER = (
     "trains on clean gradients"
 )
 MEASURED_RHO = "rho is the upper confidence limit of the mean |cosine| of the counterfactual moves"
+LARGEST_RHO = "rho is the largest |cosine| of any record, or 1: an average would not be safe in this unit"
 
 
 def signal(clip: float, total_sigma: float, moved: int, rho: float, releases: int = 1) -> float:
@@ -34,88 +36,103 @@ def signal(clip: float, total_sigma: float, moved: int, rho: float, releases: in
     if moved > 1 and not -1 / (moved - 1) <= rho <= 1:
         raise ValueError(f"rho must lie in [-1/(J-1), 1] = [{-1 / (moved - 1):g}, 1], got {rho}.")
     factor = moved * (1 + (moved - 1) * rho) if moved > 1 else 1.0
-    shift = clip * math.sqrt(releases * max(factor, 0.0))
-    if total_sigma == 0:
-        return math.inf if shift > 0 else 0.0
-    return shift / total_sigma
+    return _ratio(clip * math.sqrt(releases * max(factor, 0.0)), total_sigma)
 
 
 def accuracy(s: float) -> float:
     """Phi(s): the Bayes accuracy on a fair coin."""
-    return 1.0 if s == math.inf else NormalDist().cdf(s)
+    return cdf(s)
 
 
-class _SummedGaussian(Bound):
-    """Checks shared by all bounds of this family."""
-
-    def _check(self, mechanism: Mechanism, question: Question) -> Unsupported | float:
-        """The clip norm, or the part that is not covered."""
-        if mechanism.kind != "gaussian":
-            return Unsupported("kind", f"'{mechanism.kind}' adds no calibrated Gaussian noise")
-        if mechanism.clip is None:
-            return Unsupported("clip", "without a clip norm one record can move a release by any amount")
-        if mechanism.clip_unit != "task":
-            return Unsupported("clip_unit", f"clipping per {mechanism.clip_unit} has another constant")
-        if mechanism.noise != "per-task":
-            return Unsupported("noise", f"noise drawn {mechanism.noise} has another constant")
-        if mechanism.neighbours != "replace":
-            return Unsupported("neighbours", "a label coin replaces labels; add-remove moves whole records")
-        if mechanism.colluding_sites != 1:
-            return Unsupported("colluding_sites", "more than one site pools its releases")
-        unknown = [task for task in question.moved if task not in mechanism.sigma]
-        if unknown or not question.moved:
-            return Unsupported("sigma", f"the moved tasks {list(question.moved)} are not all covered")
-        return mechanism.clip
-
-    def _value(
-        self,
-        mechanism: Mechanism,
-        question: Question,
-        *,
-        clip: float,
-        moved: int,
-        rho: float,
-        sigma: float,
-        releases: int,
-    ) -> BoundValue:
-        s = signal(clip, sigma, moved, rho, releases)
-        assumptions = [SATURATED, INDEPENDENT]
-        if moved > 1:
-            assumptions.append(MEASURED_RHO)
-        if releases > 1 and not mechanism.server_noised:
-            assumptions.append(CLEAN_SERVER)
-        inputs = {
-            "K": len(mechanism.sigma),
-            "J": moved,
-            "moved": list(question.moved),
-            "clip": clip,
-            "sigma": dict(mechanism.sigma),
-            "rho": rho if moved > 1 else None,
-            "T": releases,
-            "s": s if math.isfinite(s) else "inf",
-        }
-        return BoundValue(self.card.name, question.unit, accuracy(s), s, inputs, tuple(assumptions))
+def needs_rho(mechanism: Mechanism, moved: int) -> bool:
+    """Whether the angle between moves matters: not for one task, a clipped sum, or releases sent apart."""
+    return moved > 1 and mechanism.clip_unit != "sum" and mechanism.noise != "separate"
 
 
-class _General(_SummedGaussian):
+def mechanism_signal(mechanism: Mechanism, moved: tuple[str, ...], rho: float, releases: int = 1) -> float:
+    """s of any mechanism that `check` accepts, for a coin on labels.
+
+    clip per task, noise per task, sum (PRISM)   C sqrt(J (1 + (J-1) rho)) / sqrt(sum_K sigma_k^2)
+    clip per task, sum, one draw                 C sqrt(J (1 + (J-1) rho)) / sigma
+    sum, clip, one draw                          C / sigma, no rho
+    per-task releases sent apart                 C sqrt(sum over moved tasks of 1 / sigma_k^2), no rho
+    Sites that pool M releases clipped per site  times sqrt M; clipped jointly over sites, once
+    """
+    clip = (mechanism.clip or 0.0) * math.sqrt(releases)
+    if mechanism.clip_unit != "sites":
+        clip *= math.sqrt(mechanism.colluding_sites)
+    if mechanism.noise == "separate":
+        precision = sum(math.inf if mechanism.sigma[k] == 0 else mechanism.sigma[k] ** -2 for k in moved)
+        return clip * math.sqrt(precision)
+    if mechanism.clip_unit == "sum":
+        return _ratio(clip, mechanism.total_sigma)
+    return signal(clip, mechanism.total_sigma, len(moved), rho)
+
+
+def check(mechanism: Mechanism, question: Question) -> Unsupported | None:
+    """The part of the mechanism about which this family says nothing, or None."""
+    if mechanism.kind != "gaussian":
+        return Unsupported("kind", f"'{mechanism.kind}' adds no calibrated Gaussian noise")
+    if mechanism.clip is None:
+        return Unsupported("clip", "without a clip norm one record can move a release by any amount")
+    if mechanism.clip_unit == "sum" and mechanism.noise == "separate":
+        return Unsupported("noise", "a sum that was clipped cannot be sent apart by task")
+    if question.secret == "label" and mechanism.neighbours != "replace":
+        return Unsupported("neighbours", "a label coin replaces labels; add-remove moves whole records")
+    if question.secret == "member" and mechanism.neighbours != "add-remove":
+        return Unsupported("neighbours", "a membership coin adds or removes the record; replace moves its labels")
+    unknown = [task for task in question.moved if task not in mechanism.sigma]
+    if unknown:
+        return Unsupported("sigma", f"no noise is described for the moved tasks {unknown}")
+    lowest = -1 / (len(question.moved) - 1) if len(question.moved) > 1 else -1.0
+    if question.rho is not None and question.rho < lowest:
+        return Unsupported("rho", f"{len(question.moved)} moves have a mean cosine of at least {lowest:g}")
+    return None
+
+
+class _General(Bound):
     """The general form over a number of releases."""
 
     def _over(self, mechanism: Mechanism, question: Question, releases: int) -> BoundValue | Unsupported:
-        clip = self._check(mechanism, question)
-        if isinstance(clip, Unsupported):
-            return clip
-        moved = len(question.moved)
-        if moved > 1 and question.rho is None:
-            return Unsupported("rho", "the cosine between the moves was not measured")
-        return self._value(
-            mechanism,
-            question,
-            clip=clip,
-            moved=moved,
-            rho=question.rho or 0.0,
-            sigma=mechanism.total_sigma,
-            releases=releases,
-        )
+        refused = check(mechanism, question)
+        if refused is not None:
+            return refused
+        # A record that appears or vanishes takes all its tasks along, and moves half as far as a replaced label.
+        member = question.secret == "member"
+        moved = mechanism.tasks if member else question.moved
+        averaged = question.unit in SAFE_FOR_AVERAGES
+        rho = question.rho if averaged else (1.0 if question.largest is None else question.largest)
+        assumptions = [SATURATED, INDEPENDENT]
+        if needs_rho(mechanism, len(moved)):
+            if rho is None:
+                return Unsupported("rho", "the cosine between the moves was not measured")
+            assumptions.append(MEASURED_RHO if averaged else LARGEST_RHO)
+        s = mechanism_signal(mechanism, moved, rho or 0.0, releases) / (2 if member else 1)
+        if releases > 1 and not mechanism.server_noised:
+            assumptions.append(CLEAN_SERVER)
+        return _value(self.card.name, mechanism, question, s, (moved, rho, releases), tuple(assumptions))
+
+
+def _value(
+    name: str,
+    mechanism: Mechanism,
+    question: Question,
+    s: float,
+    over: tuple[tuple[str, ...], float | None, int],
+    assumptions: tuple[str, ...],
+) -> BoundValue:
+    moved, rho, releases = over
+    inputs = {
+        "K": len(mechanism.sigma),
+        "J": len(moved),
+        "moved": list(moved),
+        "clip": mechanism.clip,
+        "sigma": dict(mechanism.sigma),
+        "rho": rho if needs_rho(mechanism, len(moved)) else None,
+        "T": releases,
+        "s": s if math.isfinite(s) else "inf",
+    }
+    return BoundValue(name, question.unit, in_unit(s, question.unit), s, inputs, assumptions)
 
 
 class OneRelease(_General):
@@ -128,15 +145,34 @@ class OneRelease(_General):
 
 class Composed(_General):
     card = BoundCard(
-        "g-composed", "Bayes accuracy on the coin from all T releases: Phi(sqrt(T) s)", _PAPER, ("all",), "mechanism",
-    )  # fmt: skip
+        "g-composed", "Bayes accuracy on the coin from all T releases: Phi(sqrt(T) s)", _PAPER, ("all",), "mechanism"
+    )
 
     def evaluate(self, mechanism: Mechanism, question: Question) -> BoundValue | Unsupported:
         """Independent noise adds up: s_T = sqrt(T) s."""
         return self._over(mechanism, question, question.releases)
 
 
-class AsPublished(_SummedGaussian):
+class _Published(Bound):
+    """The paper's own forms, which speak about its own mechanism and no neighbour of it."""
+
+    def _refused(self, mechanism: Mechanism, question: Question) -> Unsupported | None:
+        refused = check(mechanism, question)
+        if refused is not None:
+            return refused
+        if question.secret != "label":
+            return Unsupported("neighbours", "the published form speaks about labels")
+        for part, value, published in (
+            ("clip_unit", mechanism.clip_unit, "task"),
+            ("noise", mechanism.noise, "per-task"),
+            ("colluding_sites", mechanism.colluding_sites, 1),
+        ):
+            if value != published:
+                return Unsupported(part, f"the published form has {part} {published}, not {value}")
+        return None
+
+
+class AsPublished(_Published):
     card = BoundCard(
         "g-as-published",
         "the two-task form for one release, held over a whole run as the paper reads it",
@@ -146,19 +182,19 @@ class AsPublished(_SummedGaussian):
     )
 
     def evaluate(self, mechanism: Mechanism, question: Question) -> BoundValue | Unsupported:
-        """Phi(C sqrt(1 + rho) / sigma) with the moved tasks' mean sigma, whatever K, J and T."""
-        clip = self._check(mechanism, question)
-        if isinstance(clip, Unsupported):
-            return clip
+        """Phi(C sqrt(1 + rho) / sigma) with the moved tasks' root-mean-square sigma, whatever K, J and T."""
+        refused = self._refused(mechanism, question)
+        if refused is not None:
+            return refused
         if question.rho is None:
             return Unsupported("rho", "the cosine between the moves was not measured")
-        spread = math.sqrt(2) * math.sqrt(
-            sum(mechanism.sigma[task] ** 2 for task in question.moved) / len(question.moved)
-        )
-        return self._value(mechanism, question, clip=clip, moved=2, rho=question.rho, sigma=spread, releases=1)
+        variance = sum(mechanism.sigma[task] ** 2 for task in question.moved) / len(question.moved)
+        s = signal(mechanism.clip or 0.0, math.sqrt(2 * variance), 2, question.rho)
+        shown = (question.moved, question.rho, 1)
+        return _value(self.card.name, mechanism, question, s, shown, (SATURATED, INDEPENDENT, MEASURED_RHO))
 
 
-class SingleTask(_SummedGaussian):
+class SingleTask(_Published):
     card = BoundCard(
         "single-task",
         "Phi(C / sigma), which the paper says multi-task releases stay within",
@@ -169,8 +205,15 @@ class SingleTask(_SummedGaussian):
 
     def evaluate(self, mechanism: Mechanism, question: Question) -> BoundValue | Unsupported:
         """One task released alone with its own noise: the smallest sigma of the moved tasks."""
-        clip = self._check(mechanism, question)
-        if isinstance(clip, Unsupported):
-            return clip
-        sigma = min(mechanism.sigma[task] for task in question.moved)
-        return self._value(mechanism, question, clip=clip, moved=1, rho=0.0, sigma=sigma, releases=1)
+        refused = self._refused(mechanism, question)
+        if refused is not None:
+            return refused
+        task = min(question.moved, key=lambda name: mechanism.sigma[name])
+        s = signal(mechanism.clip or 0.0, mechanism.sigma[task], 1, 0.0)
+        return _value(self.card.name, mechanism, question, s, ((task,), None, 1), (SATURATED, INDEPENDENT))
+
+
+def _ratio(shift: float, sigma: float) -> float:
+    if sigma == 0:
+        return math.inf if shift > 0 else 0.0
+    return shift / sigma

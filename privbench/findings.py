@@ -107,14 +107,14 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
 
 
 def _plan(evidence: Evidence, registry: Registry) -> Iterator[_Cell]:
+    """Every attack against every bound that may say something about this mechanism; without one, against nothing."""
     attacked = evidence.attacked
     upper = attacked.rho.upper if attacked.rho is not None else None
-    bounds: dict[str, Bound] = {name: registry.get("bounds", name)() for name in registry.names("bounds")}
     attacks = {name: (item.card, item.threat) for name, item in attacked.outcomes.items()}
     attacks |= {name: (card, threat) for name, (card, threat, _) in attacked.refused.items()}
-    for attack in sorted(attacks):
-        card, threat = attacks[attack]
-        for name, bound in bounds.items():
+    for attack, (card, threat) in attacks.items():
+        uncovered = {1, attacked.releases}
+        for name, bound in _relevant(evidence, registry).items():
             claims = evidence.claims if bound.card.about == "claim" else (None,)
             for number, claim in enumerate(claims):
                 if name == "nominal-curve" and claim is not None and claim.audience != "nominal":
@@ -125,7 +125,17 @@ def _plan(evidence: Evidence, registry: Registry) -> Iterator[_Cell]:
                     if over == "all" and releases == 1 and name == "g-composed":
                         continue  # with one release it is g itself
                     question = Question(evidence.moved, releases, rho=upper, claim=claim)
+                    uncovered.discard(releases)
                     yield _Cell(attack, card, threat, releases, bound_id, bound, question)
+        for releases in sorted(uncovered):
+            yield _Cell(attack, card, threat, releases, NOTHING, None, None)
+
+
+def _relevant(evidence: Evidence, registry: Registry) -> dict[str, Bound]:
+    mechanism = evidence.attacked.mechanism
+    bounds: dict[str, Bound] = {name: registry.get("bounds", name)() for name in registry.names("bounds")}
+    kind = mechanism.kind if mechanism is not None else None
+    return {name: bound for name, bound in bounds.items() if kind in bound.card.kinds}
 
 
 def _reading_order(cell: _Cell) -> tuple[str, bool, int, str]:
@@ -135,8 +145,10 @@ def _reading_order(cell: _Cell) -> tuple[str, bool, int, str]:
 
 def _evaluate(cell: _Cell, evidence: Evidence) -> BoundValue | Unsupported:
     mechanism = evidence.attacked.mechanism
-    if cell.bound is None or cell.question is None or mechanism is None:
+    if mechanism is None:
         return Unsupported("description", "nobody described the mechanism on this channel")
+    if cell.bound is None or cell.question is None:
+        return Unsupported("kind", f"no bound here speaks about the kind '{mechanism.kind}'")
     return cell.bound.evaluate(mechanism, cell.question)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from privbench.errors import InputError
 
-Kind = Literal["none", "gaussian"]
+Kind = Literal["none", "gaussian", "laplace", "randomised-response"]
 ClipUnit = Literal["task", "sum", "sites"]
 NoiseUnit = Literal["per-task", "once", "separate"]
 Neighbours = Literal["replace", "add-remove"]
@@ -30,6 +30,7 @@ class Mechanism:
     noise         one draw per task then summed, one draw on the sum, or per-task releases sent separately
     colluding_sites   how many sites pool what they received
     server_noised     whether the server, too, trains on the noised values only
+    eps, labels       of randomised response: its budget, and between how many labels it draws
     """
 
     channel: str
@@ -43,6 +44,8 @@ class Mechanism:
     rho: float | None = None
     colluding_sites: int = 1
     server_noised: bool = False
+    eps: float | None = None
+    labels: int = 2
 
     def __post_init__(self) -> None:
         _member("mechanism kind", self.kind, get_args(Kind))
@@ -57,6 +60,12 @@ class Mechanism:
                 raise InputError(f"sigma of task {task} must be a number of at least 0, got {sigma!r}.")
         if self.kind == "gaussian" and not self.sigma:
             raise InputError("a gaussian mechanism needs a sigma per task.")
+        if self.noise == "once" and len(set(self.sigma.values())) > 1:
+            raise InputError(f"one draw on the sum has one sigma for all tasks, got {dict(self.sigma)}.")
+        if self.eps is not None and not 0 < self.eps < math.inf:
+            raise InputError(f"eps must be a finite number above 0, got {self.eps!r}.")
+        if self.labels < 2:
+            raise InputError(f"labels must be at least 2, got {self.labels}.")
         if self.colluding_sites < 1:
             raise InputError(f"colluding_sites must be at least 1, got {self.colluding_sites}.")
 
@@ -66,7 +75,9 @@ class Mechanism:
 
     @property
     def total_sigma(self) -> float:
-        """Standard deviation of the noise in a summed release: sqrt(sum of sigma_k^2)."""
+        """Standard deviation of the noise in a summed release: sqrt(sum of sigma_k^2), or the one draw's sigma."""
+        if self.noise == "once":
+            return next(iter(self.sigma.values()), 0.0)
         return math.sqrt(sum(sigma * sigma for sigma in self.sigma.values()))
 
     def to_json(self) -> dict[str, Any]:

@@ -50,6 +50,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "g-composed": "privbench.bounds.gaussian_sum:Composed",
         "g-as-published": "privbench.bounds.gaussian_sum:AsPublished",
         "single-task": "privbench.bounds.gaussian_sum:SingleTask",
+        "label-dp": "privbench.bounds.labels:PureLabelDP",
         "dp-cap": "privbench.bounds.claims:DPCap",
         "nominal-curve": "privbench.bounds.claims:NominalCurve",
     },

@@ -33,7 +33,7 @@ def bound(request: pytest.FixtureRequest, registry: Registry) -> Bound:
 
 
 def test_the_checks_ran_on_what_is_registered() -> None:
-    assert (len(ATTACKS), len(BOUNDS), len(DEFENSES)) == (2, 6, 2)
+    assert (len(ATTACKS), len(BOUNDS), len(DEFENSES)) == (2, 7, 2)
 
 
 def test_attack_is_deterministic_and_leaves_global_generators_alone(attack: Attack) -> None:
@@ -111,17 +111,24 @@ def test_attack_card_is_complete(attack: Attack, registry: Registry) -> None:
 
 
 GAUSSIAN = Mechanism("gradients", "A", "gaussian", 1.0, sigma={"a": 2.0, "b": 2.0, "c": 2.0})
+DESCRIBED = {
+    "gaussian": GAUSSIAN,
+    "randomised-response": Mechanism("gradients", "A", "randomised-response", eps=1.0),
+    "laplace": Mechanism("gradients", "A", "laplace", 1.0, sigma={"a": 2.0, "b": 2.0, "c": 2.0}),
+}
 CLAIM = Claim(0.5, 1e-5, "nominal", "add-remove", "rdp", 0.032, 20)
 ASKED = Question(("b", "c"), 20, rho=0.9, claim=CLAIM)
 
 
 def test_bound_is_a_probability_and_names_its_assumptions(bound: Bound) -> None:
-    value = bound.evaluate(GAUSSIAN, ASKED)
-    assert isinstance(value, BoundValue)
-    assert value.name == bound.card.name
-    assert 0.5 <= value.value <= 1
-    assert value.inputs
-    assert value.assumptions
+    assert bound.card.kinds
+    for kind in bound.card.kinds:
+        value = bound.evaluate(DESCRIBED[kind], ASKED)
+        assert isinstance(value, BoundValue)
+        assert value.name == bound.card.name
+        assert 0.5 <= value.value <= 1
+        assert value.inputs
+        assert value.assumptions
 
 
 def test_bound_refuses_what_it_does_not_know(bound: Bound) -> None:

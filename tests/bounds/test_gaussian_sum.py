@@ -220,12 +220,8 @@ class TestUnsupported:
         [
             ("kind", {"kind": "none", "clip": None, "sigma": {}}),
             ("clip", {"clip": None}),
-            ("clip_unit", {"clip_unit": "sum"}),
-            ("clip_unit", {"clip_unit": "sites"}),
-            ("noise", {"noise": "once"}),
-            ("noise", {"noise": "separate"}),
+            ("noise", {"clip_unit": "sum", "noise": "separate"}),
             ("neighbours", {"neighbours": "add-remove"}),
-            ("colluding_sites", {"colluding_sites": 2}),
             ("sigma", {"sigma": {"mortality": 1.0, "another": 1.0}}),
         ],
         ids=str,
@@ -238,9 +234,28 @@ class TestUnsupported:
         assert answer.reason
         assert answer.part == part
 
-    @pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: bound.card.name)
-    def test_nothing_moved_is_refused(self, bound: Bound) -> None:
-        assert isinstance(bound.evaluate(prism(), ask(0)), Unsupported)
+    @pytest.mark.parametrize("bound", BOUNDS[2:], ids=lambda bound: bound.card.name)
+    @pytest.mark.parametrize(
+        ("part", "changes"),
+        [
+            ("clip_unit", {"clip_unit": "sum"}),
+            ("clip_unit", {"clip_unit": "sites"}),
+            ("noise", {"noise": "once"}),
+            ("noise", {"noise": "separate"}),
+            ("colluding_sites", {"colluding_sites": 2}),
+        ],
+        ids=str,
+    )
+    def test_the_published_forms_speak_about_the_published_mechanism_only(
+        self, bound: Bound, part: str, changes: dict[str, Any]
+    ) -> None:
+        answer = bound.evaluate(replace(prism(), **changes), ask(2))
+        assert isinstance(answer, Unsupported)
+        assert answer.part == part
+
+    def test_a_question_about_nothing_is_refused(self) -> None:
+        with pytest.raises(InputError, match="at least one"):
+            ask(0)
 
     @pytest.mark.parametrize("bound", BOUNDS[:3], ids=lambda bound: bound.card.name)
     def test_unmeasured_rho_is_refused(self, bound: Bound) -> None:
