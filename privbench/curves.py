@@ -30,10 +30,8 @@ def series(attacked: Attacked, values: Iterable[BoundValue | Unsupported]) -> di
             tuple(low for low, _ in ends),
             tuple(high for _, high in ends),
         )
-    if attacked.moves is not None and attacked.mechanism is not None:
-        predicted = attacked.moves.predicted(attacked.mechanism)
-        if predicted is not None:
-            curves["oracle, predicted"] = Series(steps, tuple(map(float, predicted[1])))
+    if attacked.prediction is not None:
+        curves["oracle, predicted"] = Series(steps, attacked.prediction.accumulated)
     for value in {item.name: item for item in values if isinstance(item, BoundValue)}.values():
         if value.name == "g-composed":
             one = value.signal / math.sqrt(attacked.releases)
@@ -45,8 +43,8 @@ def series(attacked: Attacked, values: Iterable[BoundValue | Unsupported]) -> di
 
 
 def score_vectors(attacked: Attacked) -> dict[str, npt.NDArray[Any]]:
-    """scores/, coins/, clean/, shuffled/ + ATTACK/SECRET/RELEASES, and curve/ATTACK/SECRET: all a verifier needs."""
-    arrays: dict[str, npt.NDArray[Any]] = {}
+    """scores/, coins/, clean/, shuffled/ + ATTACK/SECRET/RELEASES, curve/ATTACK/SECRET and index/SECRET (records)."""
+    arrays: dict[str, npt.NDArray[Any]] = {f"index/{SECRET}": attacked.scored}
     for name, outcome in attacked.outcomes.items():
         by_releases = {1: outcome.one}
         if attacked.releases > 1:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from privbench.measure import ORACLE, Attacked
 from privbench.mechanism import Claim
+from privbench.noise import LIMIT
 
 
 def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
@@ -25,21 +26,23 @@ def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
         if positive is not None and not positive.passed:
             flags.add("CLEAN_CONTROL_FAILED")
     # float32 rounding of a difference of two clipped gradients stays far below one part in ten thousand.
-    if attacked.moves is not None and attacked.moves.excess > 1 + 1e-4:
+    if attacked.excess is not None and attacked.excess > 1 + 1e-4:
         flags.add("MOVES_EXCEED_CLIP")
+    if attacked.noise is not None and attacked.noise.scale > LIMIT:
+        flags.add("NOISE_NOT_AS_DECLARED")
+    if attacked.noise is not None and attacked.noise.correlation > LIMIT:
+        flags.add("NOISE_REUSED")
     flags |= _oracle_flags(attacked)
     return tuple(sorted(flags))
 
 
 def _oracle_flags(attacked: Attacked) -> set[str]:
     oracle = attacked.outcomes.get(ORACLE)
-    if oracle is None or attacked.moves is None or attacked.mechanism is None:
-        return set()
-    predicted = attacked.moves.predicted(attacked.mechanism)
-    if predicted is None:
+    if oracle is None or attacked.prediction is None:
         return set()
     flags = set()
-    for scored, expected in ((oracle.one, predicted[0]), (oracle.all, float(predicted[1][-1]))):
+    expectations = (attacked.prediction.one, attacked.prediction.accumulated[-1])
+    for scored, expected in zip((oracle.one, oracle.all), expectations, strict=True):
         leakage = scored.leakage()
         error = 4 * math.sqrt(expected * (1 - expected) / leakage.n)
         if leakage.value < expected - error:

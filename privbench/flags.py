@@ -51,6 +51,18 @@ _ALL = (
         "clip each task's per-sample gradient before summing",
     ),
     Flag(
+        "NOISE_NOT_AS_DECLARED",
+        "in some release at some site the noise's variance is off its declared value by 6 standard errors",
+        "noise is missing in a pass, too small, or given to some records only",
+        "compare the code that adds the noise with the declared sigma, for every pass and every site",
+    ),
+    Flag(
+        "NOISE_REUSED",
+        "the noises of two releases or two sites are correlated by 6 standard errors",
+        "noise or a seed is used again; whoever holds both releases can subtract it",
+        "draw fresh noise for every release and every site",
+    ),
+    Flag(
         "CLIP_NEVER_BINDS",
         "less than 0.1% of per-sample gradients reach the clip norm in every epoch",
         "the noise is scaled to a norm that no gradient has; often a mean-reduced loss made them 1/B too small",

@@ -21,7 +21,8 @@ from privbench.attack import (
 )
 from privbench.errors import InputError
 from privbench.mechanism import Mechanism
-from privbench.moves import Moves, Rho
+from privbench.moves import Moves, Prediction, Rho
+from privbench.noise import NoiseCheck, check_noise
 from privbench.recording import Transcript
 from privbench.registry import Registry
 from privbench.scoring import ScoredGuess, one_release_each
@@ -58,15 +59,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Attacked:
-    """Everything measured on one audited run."""
+    """Everything measured on one audited run. `scored`: the records whose coins were guessed, [m]."""
 
     outcomes: Mapping[str, Outcome]
     refused: Mapping[str, tuple[AttackCard, ThreatModel, NotApplicable | Failure]]
     releases: int
-    canaries: npt.NDArray[np.int64]
+    scored: npt.NDArray[np.int64]
     mechanism: Mechanism | None
-    moves: Moves | None
+    prediction: Prediction | None
+    excess: float | None
     rho: Rho | None
+    noise: NoiseCheck | None
 
 
 def attack_all(
@@ -106,8 +109,17 @@ def attack_all(
         else:
             refused[name] = (attack.card, threat, result)
     releases = len(run.transcript.arrays[f"gradients/{site}"])
-    rho = moves.rho(RHO_SHARE, association) if moves is not None else None
-    return Attacked(outcomes, refused, releases, scored, mechanism, moves, rho)
+    return Attacked(
+        outcomes,
+        refused,
+        releases,
+        scored,
+        mechanism,
+        prediction=moves.predicted(mechanism) if moves is not None and mechanism is not None else None,
+        excess=moves.excess if moves is not None else None,
+        rho=moves.rho(RHO_SHARE, association) if moves is not None else None,
+        noise=check_noise(run.transcript, run.oracle, run.mechanisms) if run.oracle is not None else None,
+    )
 
 
 @dataclass(frozen=True)

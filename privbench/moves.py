@@ -44,6 +44,14 @@ class Rho:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """What the oracle should reach, by its own moves: mean Phi(s_i) in one release, and accumulated per release [T]."""
+
+    one: float
+    accumulated: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Moves:
     """joint [T, m]: norm of the joint move; cosines [T, m, pairs].
 
@@ -90,13 +98,13 @@ class Moves:
             label_association=label_association,
         )
 
-    def predicted(self, mechanism: Mechanism) -> tuple[float, Array] | None:
+    def predicted(self, mechanism: Mechanism) -> Prediction | None:
         """Mean Phi(s_i) for one release and, per t, accumulated over releases 1 .. t; None without noise."""
         if mechanism.total_sigma == 0:
             return None
         signal = self.joint / (2 * mechanism.total_sigma)
         accumulated = special.ndtr(np.sqrt(np.cumsum(signal**2, axis=0))).mean(axis=1)
-        return float(special.ndtr(signal).mean()), accumulated
+        return Prediction(float(special.ndtr(signal).mean()), tuple(map(float, accumulated)))
 
 
 def upper_mean(mean: float, n: int, alpha: float) -> float:

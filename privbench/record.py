@@ -93,7 +93,8 @@ class Audit:
     claims: Sequence[Mapping[str, Any]]
     epsilons: Sequence[Mapping[str, Any]]
     utility: Sequence[Mapping[str, Any]]
-    rho: Mapping[str, Any] | None
+    moves: Mapping[str, Any]
+    noise: Mapping[str, Any] | None
     findings: tuple[Finding, ...]
     planned: tuple[str, ...]
     flags: Sequence[Mapping[str, str]]
@@ -114,11 +115,16 @@ class Audit:
         return tuple(cell for cell in self.planned if cell not in present)
 
     def to_json(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, **asdict(self)}
+        """The object as audit.json holds it, with a hash of its own content."""
+        data = {"schema": SCHEMA, **asdict(self)}
+        return {**data, "record_sha256": hash_record(data)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Audit:
-        """Raises `RecordError` for a newer schema by name, and for anything that the schema does not allow."""
+        """Raises `RecordError` for a newer schema by name, and for anything that the schema does not allow.
+
+        The record's own hash is not checked here: `read` does, and `verify` says what differs.
+        """
         validate(data)
         values = {f.name: data[f.name] for f in fields(cls)}
         values["findings"] = tuple(Finding(**item) for item in data["findings"])
@@ -148,6 +154,12 @@ def validate(data: Mapping[str, Any]) -> None:
     if error is not None:
         where = "/".join(map(str, error.absolute_path)) or "the record"
         raise RecordError(f"audit.json does not follow its schema at {where}: {error.message[:200]}")
+
+
+def hash_record(data: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON of everything but the hash itself: a changed digit anywhere changes it."""
+    rest = {key: value for key, value in data.items() if key != "record_sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def hash_scores(scores: Mapping[str, npt.NDArray[Any]]) -> str:
@@ -201,15 +213,24 @@ def check_writable(out: Path) -> None:
 
 
 def read(path: Path) -> Audit:
-    """Read a record folder, or an audit.json."""
+    """Read a record folder, or an audit.json; refuse one that was changed after it was written."""
+    data = read_json(path)
+    audit = Audit.from_json(data)
+    if hash_record(data) != data["record_sha256"]:
+        raise RecordError(f"{path} was changed after it was written; `privbench verify` says where.")
+    return audit
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in audit.json, unchecked."""
     file = path / AUDIT_FILE if path.is_dir() else path
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RecordError(f"{path} holds no {AUDIT_FILE}; give the folder of an audit.") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise RecordError(f"{file} cannot be read: {error}") from error
-    return Audit.from_json(data)
+    return data
 
 
 def read_scores(folder: Path) -> dict[str, npt.NDArray[Any]]:

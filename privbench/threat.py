@@ -5,8 +5,10 @@ Threat models are partially ordered: one that sees and knows at least as much ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Channel(StrEnum):
@@ -69,6 +71,27 @@ class ThreatModel:
         """One short phrase, for records and tables."""
         who = f"{self.party} {self.name}".strip()
         return f"{self.behaviour} {who}" + (" with the model" if Knowledge.MODEL in self.knowledge else "")
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "label": self.label,
+            "description": self.describe(),
+            "party": str(self.party),
+            "name": self.name,
+            "behaviour": str(self.behaviour),
+            "channels": sorted(map(str, self.channels)),
+            "knowledge": sorted(map(str, self.knowledge)),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ThreatModel:
+        return cls(
+            Party(data["party"]),
+            str(data["name"]),
+            Behaviour(data["behaviour"]),
+            frozenset(map(Channel, data["channels"])),
+            frozenset(map(Knowledge, data["knowledge"])),
+        )
 
     def describe(self) -> str:
         """The adversary in a sentence a reviewer can quote."""

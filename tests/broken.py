@@ -28,3 +28,23 @@ class ClipsTheSumOnly(CutGradientGaussian):
 
     def bounded(self, gradient: Tensor, clip: float) -> Tensor:
         return super().bounded(gradient, 4 * clip)
+
+
+@dataclass(frozen=True)
+class HalfTheNoise(CutGradientGaussian):
+    """Draws half of the declared sigma."""
+
+    def noise(
+        self, shape: tuple[int, int], sigma: Mapping[str, float], release: int, generator: torch.Generator
+    ) -> Tensor:
+        return super().noise(shape, sigma, release, generator) / 2
+
+
+@dataclass(frozen=True)
+class ReusesNoise(CutGradientGaussian):
+    """One fixed seed for every release and site."""
+
+    def noise(
+        self, shape: tuple[int, int], sigma: Mapping[str, float], release: int, generator: torch.Generator
+    ) -> Tensor:
+        return super().noise(shape, sigma, release, torch.Generator().manual_seed(1))

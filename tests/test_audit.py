@@ -119,6 +119,21 @@ def test_noise_left_out_in_every_fifth_release_is_exceeded(registry: Registry) -
     assert gate(found).code == 1
 
 
+@pytest.mark.parametrize(
+    ("broken", "flag"), [("HalfTheNoise", "NOISE_NOT_AS_DECLARED"), ("ReusesNoise", "NOISE_REUSED")]
+)
+def test_noise_that_is_not_as_declared_is_flagged(registry: Registry, broken: str, flag: str) -> None:
+    found = audit(registry.add("defenses", "broken", f"broken:{broken}"), defenses=("broken",))
+    assert flag in {item["name"] for item in found.flags}
+
+
+def test_an_honest_audit_raises_no_flag_about_its_noise(small_audit: AuditResult) -> None:
+    names = {flag["name"] for flag in small_audit.audit.flags}
+    assert not names & {"NOISE_NOT_AS_DECLARED", "NOISE_REUSED", "MOVES_EXCEED_CLIP", "ORACLE_WEAK"}
+    assert small_audit.audit.noise is not None
+    assert small_audit.audit.noise["sites"] == 3
+
+
 def test_a_clip_that_is_wider_than_declared_is_flagged(registry: Registry) -> None:
     broken = registry.add("defenses", "wide", "broken:ClipsTheSumOnly")
     found = audit(broken, {**SMALL, "clip_factor": "0.5"}, defenses=("wide",))

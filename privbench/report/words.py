@@ -181,9 +181,9 @@ def utility_note(audit: Audit) -> str | None:
 
 
 def rho_note(audit: Audit) -> str | None:
-    if audit.rho is None:
+    rho = audit.moves["rho"]
+    if rho is None:
         return None
-    rho = audit.rho
     quantiles = rho["quantiles"]
     text = (
         f"rho, the cosine between the tasks' moves, over {rho['records']} records: mean |rho| "

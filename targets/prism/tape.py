@@ -16,33 +16,39 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Tape:
-    """releases: per site [T, N, d]. oracle: "clean" and "SECRET/0", "SECRET/1" [T, N, d]; empty in a clean run."""
+    """releases, clean: per site [T, N, d], with and without noise. oracle: "SECRET/0" and "SECRET/1" [T, N, d] at the
+    curious site. `clean` and `oracle` are empty in a clean run.
+    """
 
     releases: Mapping[str, FloatArray]
+    clean: Mapping[str, FloatArray]
     oracle: Mapping[str, FloatArray]
 
     @classmethod
     def blank(cls, sites: Iterable[str], moved: Iterable[str], shape: tuple[int, int, int]) -> Tape:
         """`moved`: the tasks that the coin moves; none where no hypotheses are recorded."""
         secrets = tuple(moved)
-        names = ["clean"] if secrets else []
-        names += [f"{secret}/{label}" for secret in ("joint", *secrets) if secrets for label in (0, 1)]
+        names = [f"{secret}/{label}" for secret in ("joint", *secrets) if secrets for label in (0, 1)]
         return cls(
-            {site: np.zeros(shape, np.float32) for site in sites}, {name: np.zeros(shape, np.float32) for name in names}
+            {site: np.zeros(shape, np.float32) for site in sites},
+            {site: np.zeros(shape, np.float32) for site in sites if secrets},
+            {name: np.zeros(shape, np.float32) for name in names},
         )
 
-    def release(self, site: str, epoch: int, rows: Rows, value: Tensor) -> None:
-        self.releases[site][epoch, rows] = value.numpy()
+    def release(self, site: str, epoch: int, rows: Rows, clean: Tensor, released: Tensor) -> None:
+        """What left for the site, and what it was before the noise."""
+        self.releases[site][epoch, rows] = released.numpy()
+        if site in self.clean:
+            self.clean[site][epoch, rows] = clean.numpy()
 
     def hypotheses(
         self, epoch: int, rows: Rows, bounded: Mapping[str, Tensor], either: Mapping[str, tuple[Tensor, Tensor]]
     ) -> None:
-        """Noise-free releases [B, d]: as it happened, and under either label of each moved task and of all of them.
+        """Noise-free releases [B, d] under either label of each moved task, and of all of them together.
 
         bounded: every task's clipped gradient as it happened; either: the moved tasks' under label 0 and label 1.
         """
         clean = torch.stack(list(bounded.values())).sum(dim=0)
-        self.oracle["clean"][epoch, rows] = clean.numpy()
         for label in (0, 1):
             joint = clean
             for task, pair in either.items():

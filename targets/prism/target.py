@@ -101,9 +101,7 @@ class Prism(Target):
         utility = () if audited else _utility(config, splits, scaler, trainer, clean_rng)
         return TargetRun(
             transcript=_transcript(config, trace, train),
-            oracle=Oracle({f"oracle/gradients/{config.party}/{k}": v for k, v in trace.tape.oracle.items()})
-            if audited
-            else None,
+            oracle=_oracle(config, trace) if audited else None,
             secrets=secrets,
             utility=utility,
             diagnostics={name: tuple(values) for name, values in trace.diagnostics.items()},
@@ -133,6 +131,12 @@ def _with_canaries(cohort: Cohort, config: PrismConfig, rng: np.random.Generator
 
 def _labels(splits: Splits) -> Secrets:
     return Secrets({f"labels/{name}": values for name, values in splits.train.labels.items()})
+
+
+def _oracle(config: PrismConfig, trace: Trace) -> Oracle:
+    hypotheses = {f"oracle/gradients/{config.party}/{name}": value for name, value in trace.tape.oracle.items()}
+    clean = {f"oracle/gradients/{site}/clean": value for site, value in trace.tape.clean.items()}
+    return Oracle({**hypotheses, **clean})
 
 
 def _transcript(config: PrismConfig, trace: Trace, train: Cohort) -> Transcript:

@@ -220,7 +220,7 @@ class Trainer:
             clean = torch.stack(list(bounded.values())).sum(dim=0)
             draw = defense.noise((len(batch), network.width), noise.sigma[site], epoch, self.streams.noise)
             released = clean + draw
-            tape.release(site, epoch, rows, released)
+            tape.release(site, epoch, rows, clean, released)
             shares.append(float(np.mean([(part.norm(dim=1) > clip).float().mean() for part in parts.values()])))
             if self.oracle and site == self.config.party:
                 either = {
