@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from privbench.cli.main import run
 from privbench.options import AuditOptions
 from privbench.record import write
 from privbench.registry import Registry, default_registry
@@ -42,6 +45,33 @@ def small_record(small_audit: AuditResult, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("record")
     write(small_audit.audit, small_audit.scores, render(small_audit.audit, PAGES), folder)
     return folder
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command line ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+CommandLine = Callable[..., Done]
+
+
+@pytest.fixture
+def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
+    """The real entry point in this process and an empty folder: all but the interpreter's start."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["privbench", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            run()
+        printed = capsys.readouterr()
+        return Done(int(ended.value.code or 0), printed.out, printed.err)
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import SMALL
+from conftest import SMALL, CommandLine
 
 SETTINGS = [item for key, value in SMALL.items() for item in ("--set", f"{key}={value}")]
 AUDIT = ["audit", "--target", "prism", *SETTINGS]
@@ -130,8 +130,10 @@ def test_a_config_file_gives_the_options_and_the_command_line_wins(tmp_path: Pat
         (["list", "attack"], "did you mean attacks"),
     ],
 )
-def test_bad_input_is_one_clear_line_and_exit_2(arguments: list[str], message: str, tmp_path: Path) -> None:
-    done = privbench(*arguments, cwd=tmp_path)
+def test_bad_input_is_one_clear_line_and_exit_2(
+    command_line: CommandLine, arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    done = command_line(*arguments)
     assert done.returncode == 2, done.stdout + done.stderr
     assert message in done.stderr
     assert done.stderr.startswith("privbench: ")
@@ -140,16 +142,16 @@ def test_bad_input_is_one_clear_line_and_exit_2(arguments: list[str], message: s
     assert not (tmp_path / "privbench-audit" / "audit.json").exists()
 
 
-def test_an_out_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_an_out_that_is_a_file_is_refused(command_line: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("", encoding="utf-8")
-    done = privbench(*AUDIT, "--eps", "1", "--out", str(tmp_path / "taken"))
+    done = command_line(*AUDIT, "--eps", "1", "--out", str(tmp_path / "taken"))
     assert done.returncode == 2
     assert "is a file; give a folder" in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which only Linux has")
-def test_an_out_that_cannot_be_written_is_refused() -> None:
-    done = privbench(*AUDIT, "--eps", "1", "--out", "/proc/privbench")
+def test_an_out_that_cannot_be_written_is_refused(command_line: CommandLine) -> None:
+    done = command_line(*AUDIT, "--eps", "1", "--out", "/proc/privbench")
     assert done.returncode == 2
     assert "cannot write to /proc/privbench" in done.stderr
 
@@ -211,9 +213,9 @@ def test_debug_shows_the_traceback() -> None:
 
 
 @pytest.mark.parametrize("what", ["targets", "attacks", "defenses", "bounds", "datasets"])
-def test_list_as_table_and_as_json(what: str) -> None:
-    rows = json.loads(privbench("list", what, "--json").stdout)
-    table = privbench("list", what).stdout
+def test_list_as_table_and_as_json(command_line: CommandLine, what: str) -> None:
+    rows = json.loads(command_line("list", what, "--json").stdout)
+    table = command_line("list", what).stdout
     assert rows
     assert all(row["name"] in table for row in rows)
 

@@ -107,6 +107,82 @@ def report(
     run_report(Path(record))
 
 
+@app.command()
+def verify(
+    record: Annotated[str, typer.Argument(help="Folder of an audit.")],
+    secrets: Annotated[str | None, typer.Option(help="secrets.safetensors: check the coins too.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Recompute everything that follows from a record's scores; exit 1 on any difference."""
+    from privbench.cli.show import run_verify
+
+    raise typer.Exit(run_verify(Path(record), Path(secrets) if secrets else None))
+
+
+@app.command()
+def bounds(
+    sigma: Annotated[str | None, typer.Option(help="Noise std per task, absolute.")] = None,
+    noise_multiplier: Annotated[str | None, typer.Option(help="sigma / C instead of --sigma.")] = None,
+    clip: Annotated[str | None, typer.Option(help="Clip norm C (default 1).")] = None,
+    rho: Annotated[str | None, typer.Option(help="Mean cosine between the moves (default 0).")] = None,
+    tasks: Annotated[str | None, typer.Option(help="K, tasks summed (default 2).")] = None,
+    moved: Annotated[str | None, typer.Option(help="J, tasks whose labels the coin moves (default 2).")] = None,
+    releases: Annotated[str | None, typer.Option(help="T, releases of a record (default 1).")] = None,
+    mechanism: Annotated[str | None, typer.Option(help="sum, once, clipped-sum or separate (default sum).")] = None,
+    unit: Annotated[str | None, typer.Option(help="accuracy, auc, advantage, mu or tpr@F.")] = None,
+    batch: Annotated[str | None, typer.Option(help="With --records: add what a nominal claim allows.")] = None,
+    records: Annotated[str | None, typer.Option(help="Training records of the nominal claim.")] = None,
+    delta: Annotated[str | None, typer.Option(help="delta of the nominal claim (default 1e-5).")] = None,
+    plot: Annotated[str | None, typer.Option(help="FILE.svg or FILE.png: the bounds over noise multipliers.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Every bound at given parameters; each number may be a range start:stop:count."""
+    from privbench.cli.numbers import run_bounds
+
+    given = {
+        "sigma": sigma, "noise_multiplier": noise_multiplier, "clip": clip, "rho": rho, "tasks": tasks, "moved": moved,
+        "releases": releases, "mechanism": mechanism, "unit": unit, "batch": batch, "records": records, "delta": delta,
+    }  # fmt: skip
+    run_bounds(given, Path(plot) if plot else None, as_json=json_)
+
+
+@app.command()
+def accounting(
+    eps: Annotated[str | None, typer.Option(help="Budget; the noise for it is found, nominal and site's.")] = None,
+    noise_multiplier: Annotated[str | None, typer.Option(help="sigma / C instead of --eps.")] = None,
+    delta: Annotated[str | None, typer.Option(help="default 1e-5")] = None,
+    batch: Annotated[str | None, typer.Option(help="default 64")] = None,
+    records: Annotated[str | None, typer.Option(help="Training records (default 2000).")] = None,
+    epochs: Annotated[str | None, typer.Option(help="Releases of a record (default 20).")] = None,
+    tasks: Annotated[str | None, typer.Option(help="K (default 3).")] = None,
+    moved: Annotated[str | None, typer.Option(help="J, labels that the site does not hold (default 2).")] = None,
+    sites: Annotated[str | None, typer.Option(help="Encoders that an outsider sees (default 3).")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Every epsilon by name: nominal, the site's, the outsider's."""
+    from privbench.cli.numbers import run_accounting
+
+    given = {
+        "eps": eps, "noise_multiplier": noise_multiplier, "delta": delta, "batch": batch, "records": records,
+        "epochs": epochs, "tasks": tasks, "moved": moved, "sites": sites,
+    }  # fmt: skip
+    run_accounting(given, as_json=json_)
+
+
+@app.command()
+def selftest(
+    quick: Annotated[bool, typer.Option("--quick", help="A few seconds instead of minutes.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """The audit of the auditor: every estimator and verdict on mechanisms whose answer is known."""
+    from privbench.cli.selftest import run_selftest_command
+
+    raise typer.Exit(run_selftest_command(quick=quick, as_json=json_))
+
+
 @app.command("list")
 def list_(
     what: Annotated[str, typer.Argument(help="targets, attacks, defenses, bounds or datasets.")],

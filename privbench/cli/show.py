@@ -29,6 +29,22 @@ def run_gate(path: Path, *, strict: bool) -> int:
     return result.code
 
 
+def run_verify(folder: Path, secrets: Path | None) -> int:
+    """Print every difference; 1 when there is one."""
+    from privbench.recording import Secrets
+    from privbench.verify import verify
+
+    if not folder.is_dir():
+        raise RecordError(f"{folder} is not a folder; give the folder that holds {AUDIT_FILE} and its scores.")
+    differences = verify(folder, default_registry(), Secrets.load(secrets) if secrets else None)
+    console = plain_console()
+    for line in differences:
+        console.print(line, markup=False)
+    if not differences:
+        console.print("Everything that follows from the scores was recomputed and agrees.", markup=False)
+    return 1 if differences else 0
+
+
 def run_report(folder: Path) -> None:
     """Render all pages again from audit.json."""
     from privbench.report.pages import PAGES, render

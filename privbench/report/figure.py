@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from privbench.errors import InputError
 from privbench.record import Audit, Series
 from privbench.report.words import ATTACK_NAMES
 
@@ -56,6 +59,41 @@ def leakage_over_releases(audit: Audit) -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     return svg[svg.index("<svg") :]
+
+
+def bounds_over_noise(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Bounds over noise multipliers, one line per bound (and per combination of the other parameters), SVG or PNG."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    if path.suffix not in (".svg", ".png"):
+        raise InputError(f"--plot writes .svg or .png, got '{path.name}'.")
+    if len({row["sigma"] / row["clip"] for row in rows}) < 2:
+        raise InputError("--plot needs a range of noise: --noise-multiplier start:stop:count.")
+    styles = {"g": "-", "g-composed": "-", "g-as-published": "-.", "single-task": ":", "dp-cap": "--"}
+    colours = {"g": "#0072B2", "g-composed": "#D55E00", "dp-cap": "#222222", "nominal-curve": "#009E73"}
+    lines: dict[tuple[str, tuple[float, ...]], list[tuple[float, float]]] = {}
+    for row in rows:
+        rest = tuple(float(row[key]) for key in ("rho", "tasks", "moved", "releases"))
+        for name, value in row["bounds"].items():
+            lines.setdefault((name, rest), []).append((row["sigma"] / row["clip"], value))
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "privbench", "font.family": "sans-serif"}):
+        figure = Figure(figsize=(7.6, 4.4), layout="constrained")
+        axes = figure.subplots()
+        labels = []
+        for (name, _), points in lines.items():
+            x, y = zip(*sorted(points), strict=True)
+            colour = colours.get(name, _GREY)
+            axes.plot(x, y, color=colour, linestyle=styles.get(name, "--"), linewidth=1.5)
+            labels.append((y[-1], name, colour))
+        _label_ends(axes, labels)
+        axes.set_xlabel("noise multiplier z = sigma / C")
+        axes.set_ylabel(str(rows[0]["unit"]))
+        axes.spines[["top", "right"]].set_visible(False)
+        try:
+            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=160)
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror or error}.") from error
 
 
 def _attack_series(series: Mapping[str, Series]) -> dict[str, Series]:
