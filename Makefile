@@ -11,7 +11,7 @@ audit: $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps $(EPS) --out $(OUT) --exit-zero
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m "not slow" --ignore tests/benchmarks
+	$(BIN)/python -m pytest -m "not slow" --ignore tests/benchmarks -n 2 --dist loadfile
 
 test-all: $(VENV)/.installed-test
 	$(BIN)/python -m pytest

@@ -16,7 +16,7 @@ from privbench.mechanism import Mechanism
 
 _PAPER = "PRISM-VFL (two-task form); general form derived in docs/bounds.md"
 
-SATURATED = "every moved task's gradient is clipped to at most C under either label (the oracle's releases are checked)"
+CLIPPED = "every moved task's gradient is clipped to at most C under either label (the oracle's releases are checked)"
 INDEPENDENT = "the noise is independent over tasks, records and releases"
 CLEAN_SERVER = (
     "the training state does not depend on a record's coin beyond its released values: assumed, since the server "
@@ -102,7 +102,7 @@ class _General(Bound):
         moved = mechanism.tasks if member else question.moved
         averaged = question.unit in SAFE_FOR_AVERAGES
         rho = question.rho if averaged else (1.0 if question.largest is None else question.largest)
-        assumptions = [SATURATED, INDEPENDENT]
+        assumptions = [CLIPPED, INDEPENDENT]
         if needs_rho(mechanism, len(moved)):
             if rho is None:
                 return Unsupported("rho", "the cosine between the moves was not measured")
@@ -191,7 +191,7 @@ class AsPublished(_Published):
         variance = sum(mechanism.sigma[task] ** 2 for task in question.moved) / len(question.moved)
         s = signal(mechanism.clip or 0.0, math.sqrt(2 * variance), 2, question.rho)
         shown = (question.moved, question.rho, 1)
-        return _value(self.card.name, mechanism, question, s, shown, (SATURATED, INDEPENDENT, MEASURED_RHO))
+        return _value(self.card.name, mechanism, question, s, shown, (CLIPPED, INDEPENDENT, MEASURED_RHO))
 
 
 class SingleTask(_Published):
@@ -210,7 +210,7 @@ class SingleTask(_Published):
             return refused
         task = min(question.moved, key=lambda name: mechanism.sigma[name])
         s = signal(mechanism.clip or 0.0, mechanism.sigma[task], 1, 0.0)
-        return _value(self.card.name, mechanism, question, s, ((task,), None, 1), (SATURATED, INDEPENDENT))
+        return _value(self.card.name, mechanism, question, s, ((task,), None, 1), (CLIPPED, INDEPENDENT))
 
 
 def _ratio(shift: float, sigma: float) -> float:

@@ -32,7 +32,7 @@ TIE = 1e-12
 class AttackCard:
     """What `privbench list attacks` shows.
 
-    `confirmatory` names the bounds against which this attack's result counts by default (bounds.md, 5).
+    `confirmatory` names the bounds against which this attack's result counts by default (docs/bounds.md).
     `exact_per_release`: P(right) holds for both coins separately, so pooling a record's releases is an exact
     binomial test (true of the likelihood ratio at threshold 0 only).
     """

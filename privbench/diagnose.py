@@ -30,7 +30,8 @@ def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
         flags.add("MOVES_EXCEED_CLIP")
     if attacked.noise is not None and attacked.noise.scale > LIMIT:
         flags.add("NOISE_NOT_AS_DECLARED")
-    if attacked.noise is not None and attacked.noise.correlation > LIMIT:
+    # A sum over d coordinates has a heavier tail than a normal: a wider limit keeps false flags as rare.
+    if attacked.noise is not None and (attacked.noise.correlation > LIMIT or attacked.noise.records > 2 * LIMIT):
         flags.add("NOISE_REUSED")
     flags |= _oracle_flags(attacked)
     return tuple(sorted(flags))

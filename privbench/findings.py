@@ -13,6 +13,7 @@ from privbench.attack import AttackCard, NotApplicable
 from privbench.bounds.base import Bound, BoundValue, Question, Unsupported
 from privbench.curves import score_vectors, series
 from privbench.diagnose import raised
+from privbench.flags import VOIDING
 from privbench.measure import ORACLE, SECRET, Attacked, Failure, Outcome
 from privbench.mechanism import Claim, Mechanism
 from privbench.record import Finding, Series
@@ -20,7 +21,7 @@ from privbench.registry import Registry
 from privbench.scoring import Control, Leakage, ScoredGuess
 from privbench.stats import binomial
 from privbench.threat import ThreatModel
-from privbench.verdict import ALPHA, RHO_SHARE, ConfirmatoryTest, Verdict, judge
+from privbench.verdict import ALPHA, RHO_SHARE, SCORING, ConfirmatoryTest, Judgement, Verdict, judge
 
 METRIC = "accuracy"
 NOTHING = "none"
@@ -28,7 +29,7 @@ NOTHING = "none"
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that findings are made of."""
+    """All that findings are made of. `run_flags`: those that the run itself raised."""
 
     target: str
     seed: int
@@ -38,6 +39,7 @@ class Evidence:
     mechanisms: tuple[Mechanism, ...]
     claims: tuple[Claim, ...]
     moved: tuple[str, ...]
+    run_flags: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,15 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
     cells = tuple(sorted(_plan(evidence, registry), key=_reading_order))
     attacked = evidence.attacked
     values = {cell.id: _evaluate(cell, evidence) for cell in cells}
+    flags = frozenset(raised(attacked, evidence.claims)) | evidence.run_flags
     tests = {
-        cell.id: _test(cell, attacked.outcomes[cell.attack], value)
+        cell.id: _test(cell, attacked.outcomes[cell.attack], value, flags & VOIDING)
         for cell in cells
         if cell.confirmatory and cell.attack in attacked.outcomes and isinstance(value := values[cell.id], BoundValue)
     }
     spent = RHO_SHARE if attacked.rho is not None else 0.0
-    judgements = dict(zip(tests, judge(list(tests.values()), ALPHA - spent), strict=True))
+    planned = sum(cell.confirmatory and isinstance(values[cell.id], BoundValue) for cell in cells)
+    judgements = dict(zip(tests, judge(list(tests.values()), ALPHA - spent, planned), strict=True))
     findings = []
     for cell in cells:
         finding = _blank(cell, evidence)
@@ -100,7 +104,7 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
     return Judged(
         tuple(findings),
         tuple(cell.id for cell in cells),
-        raised(evidence.attacked, evidence.claims),
+        tuple(sorted(flags)),
         series(attacked, values.values()),
         score_vectors(attacked),
     )
@@ -156,7 +160,7 @@ def _scored(cell: _Cell, outcome: Outcome) -> ScoredGuess:
     return outcome.one if cell.releases == 1 else outcome.all
 
 
-def _test(cell: _Cell, outcome: Outcome, value: BoundValue) -> ConfirmatoryTest:
+def _test(cell: _Cell, outcome: Outcome, value: BoundValue, refuted: frozenset[str]) -> ConfirmatoryTest:
     scored = _scored(cell, outcome)
     leakage, positive, negative = scored.leakage(), scored.positive(), scored.negative()
     failed = None
@@ -164,10 +168,14 @@ def _test(cell: _Cell, outcome: Outcome, value: BoundValue) -> ConfirmatoryTest:
         failed = "the positive control could not be run (no noise-free releases were recorded)"
     elif not positive.passed:
         failed = f"the positive control read {positive.value:.2f} of the coins from noise-free releases"
-    broken = None
+    void = None
     if not negative.passed:
-        broken = f"the shuffled control reads {negative.value:.3f}, not chance: the scoring is broken"
-    return ConfirmatoryTest(leakage.right, leakage.n, leakage.canaries, value, failed, broken)
+        void = f"{SCORING} reads {negative.value:.3f}, not chance: the scoring is broken"
+    elif refuted:
+        void = f"nothing may be concluded: {' and '.join(sorted(refuted))}"
+    return ConfirmatoryTest(
+        leakage.right, leakage.n, leakage.canaries, value, failed, void, optimal=outcome.card.exact_per_release
+    )
 
 
 def _blank(cell: _Cell, evidence: Evidence) -> Finding:
@@ -229,7 +237,7 @@ def _held(
     cell: _Cell,
     value: BoundValue,
     outcome: Outcome,
-    judgement: Any,
+    judgement: Judgement | None,
     test: ConfirmatoryTest | None,
 ) -> Finding:
     """Attach the bound; a descriptive cell shows its p-value and is not judged."""

@@ -22,7 +22,8 @@ _ALL = (
         "SERVER_NOT_NOISED",
         "the server trains on clean gradients",
         "the trained state, hence other records' releases and every output, carries the labels on a path that no bound "
-        "here speaks about; the composed bounds assume that a record's coin reaches its own releases only",
+        "here speaks about; the composed bounds, and the site's and the outsider's epsilons, assume that a record's "
+        "labels reach a site through its own noised releases only",
         "treat the composed bounds as holding under that assumption, or let the server train on noised values",
     ),
     Flag(
@@ -58,13 +59,19 @@ _ALL = (
     ),
     Flag(
         "NOISE_REUSED",
-        "the noises of two releases or two sites are correlated by 6 standard errors",
+        "the noises of two releases, sites or records are correlated by 6 standard errors",
         "noise or a seed is used again; whoever holds both releases can subtract it",
-        "draw fresh noise for every release and every site",
+        "draw fresh noise for every record, release and site",
+    ),
+    Flag(
+        "CLIP_DEPENDS_ON_BATCH",
+        "a record's clipped gradient changes with the other records of its batch",
+        "one record's release tells of others, and no bound per record holds",
+        "clip each record by itself, never by a batch's maximum",
     ),
     Flag(
         "CLIP_NEVER_BINDS",
-        "less than 0.1% of per-sample gradients reach the clip norm in every epoch",
+        "at the curious site less than 0.1% of per-sample gradients reach the clip norm in every epoch",
         "the noise is scaled to a norm that no gradient has; often a mean-reduced loss made them 1/B too small",
         "take per-sample gradients of the unreduced loss, or lower the clip norm",
     ),
@@ -81,8 +88,14 @@ _ALL = (
         "train longer, use more canaries, or rely on the oracle",
     ),
     Flag(
+        "CLIP_SET_FROM_DATA",
+        "the clip norm was set from the private training gradients",
+        "the norm itself tells something about the training records, and no epsilon here counts that",
+        "fix the clip norm beforehand, or account for how it was found",
+    ),
+    Flag(
         "ENCODERS_LEARNED_NOTHING",
-        "for no task the gain over frozen random encoders has an interval above 0",
+        "for no task the gain over frozen random encoders has an interval above what another seed of them gives",
         "the utility comes from the server; that the sites learned anything from the noised gradients was not seen",
         "do not quote this utility as the price of the privacy",
     ),
@@ -93,5 +106,17 @@ _ALL = (
         "use private set intersection in the real system",
     ),
 )
+
+VOIDING = frozenset(
+    {
+        "MOVES_EXCEED_CLIP",
+        "NOISE_NOT_AS_DECLARED",
+        "NOISE_REUSED",
+        "CLIP_DEPENDS_ON_BATCH",
+        "ORACLE_WEAK",
+        "ORACLE_ABOVE_PREDICTION",
+    }
+)
+"""Flags that refute the mechanism or break the instrument: with one of them no check may read as held."""
 
 FLAGS: Mapping[str, Flag] = {flag.name: flag for flag in _ALL}

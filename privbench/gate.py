@@ -9,6 +9,8 @@ from privbench.verdict import Verdict
 
 OK, EXCEEDED, USAGE, INCOMPLETE = 0, 1, 2, 3
 
+_ABLE_TO_FAIL = (Verdict.EXCEEDED, Verdict.WITHIN, Verdict.INCONCLUSIVE)
+
 
 @dataclass(frozen=True)
 class GateResult:
@@ -19,22 +21,21 @@ class GateResult:
 
 
 def gate(audit: Audit, *, strict: bool = False) -> GateResult:
-    """1 when a confirmatory check is EXCEEDED, else 3 when a check FAILED or is missing.
+    """1 when a confirmatory check is EXCEEDED, else 3 when a check FAILED or is missing, or none could have failed.
 
-    `strict` also ends with 3 when a check could not be decided (INCONCLUSIVE, VACUOUS) or when none was judged.
+    A record without a bound to hold (UNCOVERED), or with bounds that nothing could exceed (VACUOUS), never passes.
+    `strict` also ends with 3 for each check that could not be decided.
     """
     judged = [finding for finding in audit.findings if finding.role == "confirmatory"]
     exceeded = [f"{finding.id}: EXCEEDED" for finding in judged if finding.verdict == Verdict.EXCEEDED]
     incomplete = [f"{finding.id}: FAILED" for finding in audit.findings if finding.verdict == Verdict.FAILED]
     incomplete += [f"{name}: planned, but missing" for name in audit.missing]
-    if not audit.planned:
-        incomplete.append("nothing was planned: a gate with nothing to check never passes")
+    if not any(finding.verdict in _ABLE_TO_FAIL for finding in judged):
+        incomplete.append("no check could have failed: a gate with nothing to hold never passes")
     if strict:
         undecided = (Verdict.INCONCLUSIVE, Verdict.VACUOUS)
         incomplete += [
             f"{finding.id}: {finding.verdict} (strict)" for finding in judged if finding.verdict in undecided
         ]
-        if not judged:
-            incomplete.append("no check was judged: no bound speaks about this mechanism (strict)")
     code = EXCEEDED if exceeded else INCOMPLETE if incomplete else OK
     return GateResult(code, (*exceeded, *incomplete))

@@ -1,7 +1,7 @@
 """What the coin does to a release: counterfactual moves, their cosine rho, and the accuracy they predict.
 
 rho is measured between the moves clip g_k(1) - clip g_k(0) of each record, never between the gradients that
-happened (those mix signs), and never replaced by the labels' correlation (bounds.md, section 2).
+happened (those mix signs), and never replaced by the labels' correlation (docs/bounds.md).
 """
 
 from __future__ import annotations

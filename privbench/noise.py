@@ -27,10 +27,13 @@ class NoiseCheck:
 
     scale        of a release's noise variance from the declared one
     correlation  between the noises of two releases or sites from 0
+    records      of the noise summed over a release's records from what independent draws give: one draw used for
+                 many records, or the same draws in every batch, adds up instead of cancelling
     """
 
     scale: float
     correlation: float
+    records: float
     releases: int
     sites: int
 
@@ -40,7 +43,7 @@ class NoiseCheck:
 
 def check_noise(transcript: Transcript, oracle: Oracle, mechanisms: Sequence[Mechanism]) -> NoiseCheck | None:
     """Compare every site whose noise-free releases were recorded with its mechanism; None where there is none."""
-    rows = []
+    rows, sums = [], []
     for name, clean in oracle.arrays.items():
         site = name.split("/")[2]
         mechanism = gradient_mechanism(tuple(mechanisms), site)
@@ -48,6 +51,8 @@ def check_noise(transcript: Transcript, oracle: Oracle, mechanisms: Sequence[Mec
             continue
         noise = (transcript.arrays[f"gradients/{site}"] - clean) / np.float32(mechanism.total_sigma)
         rows.append(noise.reshape(len(noise), -1))
+        sums.append((noise.sum(axis=1, dtype=np.float64) ** 2).mean(axis=1) / noise.shape[1])
+        width = noise.shape[2]
     if not rows:
         return None
     stacked = np.concatenate(rows).astype(np.float32)
@@ -59,4 +64,5 @@ def check_noise(transcript: Transcript, oracle: Oracle, mechanisms: Sequence[Mec
     correlation = np.divide(gram, norm, out=np.zeros_like(gram), where=norm > 0)
     np.fill_diagonal(correlation, 0.0)
     worst = float(np.abs(correlation).max()) * math.sqrt(entries)
-    return NoiseCheck(deviation, worst, len(rows[0]), len(rows))
+    together = float((np.concatenate(sums) - 1).max()) / math.sqrt(2 / width)
+    return NoiseCheck(deviation, worst, together, len(rows[0]), len(rows))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from privbench.errors import InputError, unknown
 
-EpsFor = Literal["nominal", "site"]
+SMALLEST, LARGEST = 1e-6, 1e9
+"""Noise outside this range is no noise, or nothing else, in the float32 arithmetic of a training."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,30 @@ class AuditOptions:
         if self.eps is not None and not self.eps > 0:
             raise InputError(f"--eps must be above 0 (inf for no noise), got {self.eps:g}.")
         for name, value in (("--noise-multiplier", self.noise_multiplier), ("--sigma", self.sigma)):
-            if value is not None and not 0 <= value < math.inf:
-                raise InputError(f"{name} must be a finite number of at least 0, got {value:g}.")
+            if value is not None and not (value == 0 or SMALLEST <= value <= LARGEST):
+                raise InputError(
+                    f"{name} must be 0 or a finite number from {SMALLEST:g} to {LARGEST:g} (at least 0), got {value:g}."
+                )
         if self.eps_for not in ("nominal", "site"):
             raise unknown("value of --eps-for", self.eps_for, ("nominal", "site"))
         if not 0 < self.delta < 1:
             raise InputError(f"--delta must lie in (0, 1), got {self.delta:g}.")
-        if self.seed < 0:
-            raise InputError(f"--seed must be at least 0, got {self.seed}.")
+        if not 0 <= self.seed < 2**63:
+            raise InputError("--seed must be at least 0 and below 2^63.")
+        for name, text in (("--party", self.party), ("--data", self.data)):
+            if text is not None and not text.strip():
+                raise InputError(f"{name} is empty; leave it out for the default.")
+        if not self.attacks:
+            raise InputError("--attacks names none; leave it out for all.")
 
 
 def parse_number(name: str, text: str, *, whole: bool = False) -> float | int:
     """A number from the command line or a file; "inf" is allowed, NaN is not."""
+    shown = text if len(text) <= 40 else f"{text[:40]}..."
     try:
         value = int(text) if whole else float(text)
     except ValueError:
-        raise InputError(f"{name} must be {'a whole number' if whole else 'a number'}, got '{text}'.") from None
+        raise InputError(f"{name} must be {'a whole number' if whole else 'a number'}, got '{shown}'.") from None
     if math.isnan(value):
-        raise InputError(f"{name} must be a number, got '{text}'.")
+        raise InputError(f"{name} must be a number, got '{shown}'.")
     return value

@@ -93,6 +93,7 @@ class Audit:
     claims: Sequence[Mapping[str, Any]]
     epsilons: Sequence[Mapping[str, Any]]
     utility: Sequence[Mapping[str, Any]]
+    secret: Mapping[str, Any]
     moves: Mapping[str, Any]
     noise: Mapping[str, Any] | None
     findings: tuple[Finding, ...]
@@ -149,11 +150,14 @@ def validate(data: Mapping[str, Any]) -> None:
     if found != SCHEMA:
         raise RecordError(f"schema is {found!r}; this version of privbench reads {SCHEMA!r}.")
     # A round trip turns tuples into lists, as the file has them, and refuses NaN and Infinity.
-    plain = json.loads(json.dumps(data, allow_nan=False))
-    error = next(iter(_validator().iter_errors(plain)), None)
-    if error is not None:
-        where = "/".join(map(str, error.absolute_path)) or "the record"
-        raise RecordError(f"audit.json does not follow its schema at {where}: {error.message[:200]}")
+    try:
+        plain = json.loads(json.dumps(data, allow_nan=False))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise RecordError(f"audit.json holds what JSON does not: {str(error)[:200]}") from error
+    wrong = next(iter(_validator().iter_errors(plain)), None)
+    if wrong is not None:
+        where = "/".join(map(str, wrong.absolute_path)) or "the record"
+        raise RecordError(f"audit.json does not follow its schema at {where}: {wrong.message[:200]}")
 
 
 def hash_record(data: Mapping[str, Any]) -> str:
@@ -207,7 +211,11 @@ def write_aside(out: Path, put: Callable[[Path], list[str]]) -> None:
 
 def check_writable(out: Path) -> None:
     """Refuse an output folder that is a file or cannot be written, before anything is computed."""
-    if out.exists() and not out.is_dir():
+    try:
+        taken = out.exists() and not out.is_dir()
+    except OSError as error:
+        raise InputError(f"--out cannot be used: {error.strerror or error}.") from error
+    if taken:
         raise InputError(f"--out {out} is a file; give a folder.")
     write_aside(out, lambda aside: [])
 
@@ -225,12 +233,16 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in audit.json, unchecked."""
     file = path / AUDIT_FILE if path.is_dir() else path
     try:
-        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except FileNotFoundError:
         raise RecordError(f"{path} holds no {AUDIT_FILE}; give the folder of an audit.") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RecordError(f"{file} cannot be read: {error}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecordError(f"{file} cannot be read: {str(error)[:200]}") from error
     return data
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def read_scores(folder: Path) -> dict[str, npt.NDArray[Any]]:

@@ -1,6 +1,6 @@
 """Recordings: what parties exchanged, what only the auditor may see, and what only the scorer may see.
 
-Three files because each has another reader (interface.md, "Recordings"): `Transcript` may be handed to an
+Three files because each has another reader: `Transcript` may be handed to an
 auditor, `Oracle` reveals labels beside the releases, `Secrets` holds what an attack has to guess.
 All are safetensors with one JSON object in the metadata; nothing is ever pickled.
 """

@@ -8,7 +8,7 @@ it is asked for, so listing names costs nothing.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -87,9 +87,11 @@ class Registry:
         group_entries = MappingProxyType({**self.entries[group], name: reference})
         return replace(self, entries=MappingProxyType({**self.entries, group: group_entries}))
 
-    def select(self, group: Group, patterns: Iterable[str]) -> tuple[str, ...]:
+    def select(self, group: Group, patterns: Sequence[str]) -> tuple[str, ...]:
         """Names by full name, by family ("label") or "all", in registry order."""
         chosen: set[str] = set()
+        if not patterns:
+            raise InputError(f"no {SINGULAR[group]} is named; give names, a family or all.")
         for pattern in patterns:
             matches = {
                 name for name in self.entries[group] if pattern in ("all", name) or name.startswith(f"{pattern}/")

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from privbench.findings import Evidence, assemble
 from privbench.flags import FLAGS
 from privbench.manifest import cell_hash, manifest
-from privbench.measure import attack_all
+from privbench.measure import SECRET, attack_all
 from privbench.moves import label_association
 from privbench.options import AuditOptions
 from privbench.record import Audit, hash_scores
@@ -71,6 +71,7 @@ def run_audit(
         mechanisms=audited.mechanisms,
         claims=audited.claims,
         moved=audited.secrets.joint,
+        run_flags=frozenset(_run_flags(runs)),
     )
     report("bounds and verdicts", 0.9)
     judged = assemble(evidence, registry)
@@ -90,6 +91,13 @@ def run_audit(
         claims=[item.to_json() for item in audited.claims],
         epsilons=[item.to_json() for item in target.epsilons(config)],
         utility=[item.to_json() for item in runs["clean"].utility],
+        secret={
+            "name": f"canary/{SECRET}",
+            "moved": list(audited.secrets.joint),
+            "canaries": int(audited.secrets.arrays[f"canary/{SECRET}"].sum()),
+            "scored": len(attacked.scored),
+            "records": len(audited.secrets.arrays[f"canary/{SECRET}"]),
+        },
         moves={
             "rho": attacked.rho.to_json() if attacked.rho else None,
             "excess": attacked.excess,
@@ -98,7 +106,7 @@ def run_audit(
         noise=attacked.noise.to_json() if attacked.noise else None,
         findings=judged.findings,
         planned=judged.planned,
-        flags=[FLAGS[name].to_json() for name in sorted({*judged.flags, *_run_flags(runs)})],
+        flags=[FLAGS[name].to_json() for name in judged.flags],
         series=judged.series,
         scores_sha256=hash_scores(judged.scores),
     )
@@ -114,6 +122,6 @@ def _association(audited: TargetRun, clean: TargetRun) -> float | None:
 def _run_flags(runs: Mapping[Role, TargetRun]) -> set[str]:
     clean = runs["clean"]
     flags = {name for run in runs.values() for name in run.flags}
-    if clean.utility and all(item.gain_low <= 0 for item in clean.utility):
+    if clean.utility and all(item.gain_low <= abs(item.baseline_other_seed - item.baseline) for item in clean.utility):
         flags.add("ENCODERS_LEARNED_NOTHING")
     return flags

@@ -38,8 +38,9 @@ class TargetCard:
 class Utility:
     """How well the trained system does one task on held-out records, beside encoders that learned nothing.
 
-    `baseline`: the same server on frozen random encoders; `gain` over it on the same records (paired), with its
-    interval.
+    `baseline`: the same server, from the same start, on frozen random encoders; `baseline_other_seed`: the same from
+    another start, which shows a training's own chance; `gain` over the baseline on the same records (paired), with an
+    interval that covers the choice of test records only.
     """
 
     task: str
@@ -50,6 +51,7 @@ class Utility:
     n: int
     split: str
     baseline: float
+    baseline_other_seed: float
     gain: float
     gain_low: float
     gain_high: float
@@ -73,6 +75,7 @@ class Epsilon:
     releases: int
     accountant: str
     speaks_for: str
+    assumes: str
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""From counts and bounds to verdicts: Holm over the confirmatory set, controls, power (bounds.md, section 5)."""
+"""From counts and bounds to verdicts: Holm over the confirmatory set, controls, power (docs/bounds.md)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ MARGIN = 1.25
 
 POWER = 0.8
 
+SCORING = "the shuffled control"
+"""How a reason begins that voids even an EXCEEDED: scoring that finds structure where there is none."""
+
 
 class Verdict(StrEnum):
     """How a finding reads. "WITHIN" means that these attacks did not exceed the bound, never that it is safe."""
@@ -39,8 +42,9 @@ class Verdict(StrEnum):
 class ConfirmatoryTest:
     """One (attack, bound) of the confirmatory set: right of n guesses about `canaries` records.
 
-    controls_failed says which control failed or could not be run, or is None; scoring_broken, that the shuffled
-    control found structure where there is none, so that nothing may be concluded.
+    controls_failed   which control failed or could not be run, or None
+    void              why nothing may be concluded (a mechanism that is not as declared, a broken instrument), or None
+    optimal           whether the attack would read all of a stronger signal; only then does the test's power speak
     """
 
     right: int
@@ -48,7 +52,8 @@ class ConfirmatoryTest:
     canaries: int
     bound: BoundValue
     controls_failed: str | None
-    scoring_broken: str | None
+    void: str | None
+    optimal: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,11 +66,15 @@ class Judgement:
     reason: str
 
 
-def judge(tests: Sequence[ConfirmatoryTest], alpha: float) -> tuple[Judgement, ...]:
-    """One judgement per test, in order. `alpha` is what the whole set may spend."""
+def judge(tests: Sequence[ConfirmatoryTest], alpha: float, planned: int | None = None) -> tuple[Judgement, ...]:
+    """One judgement per test, in order. `alpha` is what the whole set may spend.
+
+    planned: how many tests the set was to have; those that could not be run keep their share.
+    """
+    absent = max(0, (planned or 0) - len(tests))
     p_values = [binomial.p_value(test.right, test.n, test.bound.value) for test in tests]
-    decisions = holm(p_values, alpha)
-    smallest = alpha / len(tests) if tests else alpha
+    decisions = holm([*p_values, *[1.0] * absent], alpha)[: len(tests)]
+    smallest = alpha / max(len(tests) + absent, 1)
     return tuple(
         _one(test, p, decision, smallest) for test, p, decision in zip(tests, p_values, decisions, strict=True)
     )
@@ -76,31 +85,40 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
         return Judgement(verdict, p, decision.share, reason)
 
     value = test.bound.value
-    if test.scoring_broken:
-        return say(Verdict.FAILED, test.scoring_broken)
-    if decision.rejected:
+    if decision.rejected and not (test.void or "").startswith(SCORING):
         return say(
             Verdict.EXCEEDED,
             f"{test.right} of {test.n} right is more than the bound allows (p = {p:.2g}, Holm share "
             f"{decision.share:.2g})",
         )
+    if test.void:
+        return say(Verdict.FAILED, test.void)
     if binomial.p_value(test.n, test.n, value) > smallest:
         return say(Verdict.VACUOUS, f"even {test.n} of {test.n} right would not exceed a bound of {value:.3f}")
+    if p <= ALPHA:
+        return say(
+            Verdict.INCONCLUSIVE,
+            f"alone this count would exceed the bound (p = {p:.2g}); it does not once the error rate is shared "
+            f"(Holm share {decision.share:.2g})",
+        )
     if test.controls_failed:
         return say(Verdict.INCONCLUSIVE, f"not exceeded, but {test.controls_failed}: a weak attack proves nothing")
     if binomial.upper_limit(test.right, test.n, smallest) <= value:
         return say(Verdict.WITHIN, "these attacks did not exceed the bound, and the upper limit is below it")
     stronger = NormalDist().cdf(MARGIN * test.bound.signal) if math.isfinite(test.bound.signal) else 1.0
     power = binomial.power(test.n, value, stronger, smallest)
-    if power >= POWER:
+    if power >= POWER and test.optimal:
         return say(
             Verdict.WITHIN,
             f"these attacks did not exceed the bound; {MARGIN} times its signal would have been caught with "
             f"probability {power:.2f}",
         )
+    if power >= POWER:
+        return say(Verdict.INCONCLUSIVE, "not exceeded, but a stronger leak might not have shown in this attack either")
     guesses = binomial.records_needed(value, stronger, smallest, POWER)
     needed = math.ceil(guesses * test.canaries / test.n) if guesses else None
     wanted = f"about {needed:,} scored canaries would do" if needed else "no feasible number of canaries would do"
+    wanted += f", {test.canaries:,} were scored"
     return say(
         Verdict.INCONCLUSIVE,
         f"not exceeded, but {MARGIN} times the bound's signal would have been caught with probability {power:.2f} "

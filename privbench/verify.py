@@ -31,7 +31,15 @@ from privbench.verdict import Verdict
 
 Scores = Mapping[str, npt.NDArray[Any]]
 
-RUN_FLAGS = frozenset({"ALIGNMENT_NOT_PRIVATE", "CLIP_NEVER_BINDS", "ENCODERS_LEARNED_NOTHING"})
+RUN_FLAGS = frozenset(
+    {
+        "ALIGNMENT_NOT_PRIVATE",
+        "CLIP_DEPENDS_ON_BATCH",
+        "CLIP_NEVER_BINDS",
+        "CLIP_SET_FROM_DATA",
+        "ENCODERS_LEARNED_NOTHING",
+    }
+)
 """Flags that the run itself raised: they do not follow from scores."""
 
 
@@ -87,14 +95,18 @@ def _assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
         rho=Rho(**rho) if rho is not None else None,
         noise=NoiseCheck(**audit.noise) if audit.noise is not None else None,
     )
-    moved = next((tuple(f.bound["inputs"]["moved"]) for f in audit.findings if f.bound and _names_all(f.bound)), ())
-    evidence = Evidence(first.target, first.seed, first.defense, first.eps, attacked, mechanisms, claims, moved)
+    evidence = Evidence(
+        first.target,
+        first.seed,
+        first.defense,
+        first.eps,
+        attacked,
+        mechanisms,
+        claims,
+        tuple(audit.secret["moved"]),
+        frozenset(flag["name"] for flag in audit.flags) & RUN_FLAGS,
+    )
     return assemble(evidence, registry)
-
-
-def _names_all(bound: Mapping[str, Any]) -> bool:
-    """single-task names the one task it is about; the others name all that the coin moves."""
-    return "moved" in bound["inputs"] and bound["name"] != "single-task"
 
 
 def _outcome(attack: str, card: AttackCard, threat: ThreatModel, scores: Scores, releases: int) -> Outcome:
@@ -126,8 +138,7 @@ def _compare(audit: Audit, judged: Judged) -> Iterator[str]:
                 yield from _fields(f"{name}: {key}", recorded[name][key], value)
     for name in sorted(audit.series.keys() | judged.series.keys()):
         yield from _fields(f"series {name}", _plain(audit.series.get(name)), _plain(judged.series.get(name)))
-    found = {flag["name"] for flag in audit.flags} - RUN_FLAGS
-    yield from _fields("flags", sorted(found), sorted(set(judged.flags) - RUN_FLAGS))
+    yield from _fields("flags", [flag["name"] for flag in audit.flags], list(judged.flags))
 
 
 def _plain(series: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import queue
 import signal
 import tempfile
@@ -70,7 +71,7 @@ def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, f
             while waiting and len(running) < parallel:
                 job = waiting.pop(0)
                 running[job.role] = context.Process(target=_work, args=(job, folder / job.role, messages))
-                running[job.role].start()
+                _start(running[job.role])
             try:
                 kind, role, *payload = messages.get(timeout=_POLL_SECONDS)
             except queue.Empty:
@@ -92,6 +93,15 @@ def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, f
     return {role: done[role] for role in jobs}
 
 
+def _start(process: BaseProcess) -> None:
+    """Start with SIGINT ignored, which the child inherits: Ctrl-C is the parent's to handle from the first moment."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process.start()
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 def _require_alive(running: Mapping[Role, BaseProcess]) -> None:
     for role, process in running.items():
         if process.exitcode not in (None, 0):
@@ -102,10 +112,16 @@ def _require_alive(running: Mapping[Role, BaseProcess]) -> None:
 
 
 def _work(job: Job, folder: Path, messages: Any) -> None:
-    """A worker's whole life. Ctrl-C is the parent's to handle; it ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A worker's whole life. It ends by itself when its parent is gone."""
+    parent = os.getppid()
+
+    def report(stage: str, share: float) -> None:
+        if os.getppid() != parent:
+            raise SystemExit
+        messages.put(("progress", job.role, stage, share))
+
     try:
-        run = _in_this_process(job, lambda stage, share: messages.put(("progress", job.role, stage, share)))
+        run = _in_this_process(job, report)
         save_run(run, folder)
     except (InputError, OSError) as error:
         messages.put(("input-error", job.role, f"the {job.role} run stopped: {error}"))

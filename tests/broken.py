@@ -31,6 +31,46 @@ class ClipsTheSumOnly(CutGradientGaussian):
 
 
 @dataclass(frozen=True)
+class OneDrawPerBatch(CutGradientGaussian):
+    """The same noise for every record of a batch: differences of records are noise-free."""
+
+    def noise(
+        self, shape: tuple[int, int], sigma: Mapping[str, float], release: int, generator: torch.Generator
+    ) -> Tensor:
+        return super().noise((1, shape[1]), sigma, release, generator).expand(shape)
+
+
+@dataclass(frozen=True)
+class ClipsByTheBatchMaximum(CutGradientGaussian):
+    """Scales a whole batch by its largest gradient, as "Gaussian DP" elsewhere did."""
+
+    def bounded(self, gradient: Tensor, clip: float) -> Tensor:
+        return gradient * (clip / gradient.norm(dim=1).max().clamp_min(1e-30))
+
+
+@dataclass(frozen=True)
+class TooMuchNoise(CutGradientGaussian):
+    """Four times the declared noise: the instrument would look honest and be weak."""
+
+    def noise(
+        self, shape: tuple[int, int], sigma: Mapping[str, float], release: int, generator: torch.Generator
+    ) -> Tensor:
+        return super().noise(shape, sigma, release, generator) * 4
+
+
+@dataclass(frozen=True)
+class SilentForSomeRecords(CutGradientGaussian):
+    """Noise for the first half of every batch only."""
+
+    def noise(
+        self, shape: tuple[int, int], sigma: Mapping[str, float], release: int, generator: torch.Generator
+    ) -> Tensor:
+        drawn = super().noise(shape, sigma, release, generator)
+        drawn[shape[0] // 2 :] = 0
+        return drawn
+
+
+@dataclass(frozen=True)
 class HalfTheNoise(CutGradientGaussian):
     """Draws half of the declared sigma."""
 

@@ -124,6 +124,17 @@ def test_a_config_file_gives_the_options_and_the_command_line_wins(tmp_path: Pat
         ([*AUDIT, "--eps", "1", "--format", "pdf"], "unknown format 'pdf'"),
         ([*AUDIT, "--eps", "1", "--config", "/no/such.toml"], "cannot be read"),
         (["audit", "--target", "prizm", "--eps", "1"], "did you mean prism"),
+        ([*AUDIT, "--eps", "1", "--party", ""], "--party is empty"),
+        ([*AUDIT, "--eps", "1", "--data", " "], "--data is empty"),
+        ([*AUDIT, "--eps", "1", "--attacks", ","], "names none"),
+        ([*AUDIT, "--eps", "1", "--format", ""], "--format is empty"),
+        ([*AUDIT, "--eps", "1", "--seed", ""], "--seed must be a whole number"),
+        ([*AUDIT, "--eps", "1", "--seed", "9" * 30], "below 2^63"),
+        ([*AUDIT, "--eps", "1", "--set", "train=100"], "given twice"),
+        ([*AUDIT, "--noise-multiplier", "1e308"], "finite number from"),
+        ([*AUDIT, "--noise-multiplier", "1e-300"], "finite number from"),
+        ([*AUDIT, "--eps", "1", "--out", "x" * 300], "cannot be used"),
+        (["audit", "--target", "prism", "--eps", "1", "--set", "test=1", "--set", "epochs=1"], "one class only"),
         (["audit", "--epsilon", "1"], "No such option"),
         (["audti"], "No such command"),
         (["gate", "/no/such/record"], "holds no audit.json"),
@@ -140,6 +151,50 @@ def test_bad_input_is_one_clear_line_and_exit_2(
     assert len(done.stderr.strip().splitlines()) <= 2
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "privbench-audit" / "audit.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("party = 5", "party in a.toml must be a text"),
+        ("defense = 5", "must be a text or a list of texts"),
+        ("eps = true", "a text or a number is needed"),
+        ("epss = 1", "did you mean eps"),
+        ("eps = [", "cannot be read"),
+    ],
+)
+def test_a_config_file_of_wrong_types_is_refused(
+    command_line: CommandLine, tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / "a.toml").write_text(f'target = "prism"\n{text}\n', encoding="utf-8")
+    done = command_line("audit", "--config", "a.toml")
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("text", ["NaN", "1e999", "9" * 5_000, "[" * 100_000, '{"schema": 1}', "\x00"])
+def test_a_damaged_record_is_refused(command_line: CommandLine, tmp_path: Path, text: str) -> None:
+    (tmp_path / "audit.json").write_text(text, encoding="utf-8")
+    for command in ("gate", "report", "verify"):
+        done = command_line(command, str(tmp_path))
+        assert done.returncode == 2, (command, done.stderr)
+        assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_a_cancelled_job_leaves_no_worker_and_no_record(tmp_path: Path) -> None:
+    """CI cancels with SIGTERM to the parent alone."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "privbench", "audit", "--target", "prism", "--eps", "0.5", "--out", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(8)
+    process.terminate()
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert stderr.strip() == "privbench: interrupted; no record was written."
+    wait_for_end_of_group(process.pid)
 
 
 def test_an_out_that_is_a_file_is_refused(command_line: CommandLine, tmp_path: Path) -> None:
@@ -189,8 +244,12 @@ def test_ctrl_c_ends_the_workers_and_leaves_no_record(tmp_path: Path) -> None:
     assert process.returncode == 3
     assert stderr.strip() == "privbench: interrupted; no record was written."
     assert list(tmp_path.iterdir()) == []
+    wait_for_end_of_group(process.pid)
+
+
+def wait_for_end_of_group(group: int) -> None:
     deadline = time.monotonic() + 10
-    while living := processes_of_group(process.pid):
+    while living := processes_of_group(group):
         assert time.monotonic() < deadline, living
         time.sleep(0.2)
 

@@ -27,8 +27,8 @@ def bound(signal: float) -> BoundValue:
 
 
 def case(right: int, n: int, signal: float, canaries: int | None = None, **controls: str) -> ConfirmatoryTest:
-    broken = {"controls_failed": None, "scoring_broken": None, **controls}
-    return ConfirmatoryTest(right, n, n if canaries is None else canaries, bound(signal), **broken)
+    broken = {"controls_failed": None, "void": None, **controls}
+    return ConfirmatoryTest(right, n, n if canaries is None else canaries, bound(signal), **broken, optimal=True)
 
 
 def alone(test: ConfirmatoryTest, alpha: float = ALPHA) -> Judgement:
@@ -129,9 +129,9 @@ class TestEachVerdict:
 
     @pytest.mark.parametrize(("right", "signal"), [(90, at(0.6)), (50, at(0.8)), (100, math.inf)])
     def test_failed_by_the_shuffled_control_whatever_the_count(self, right: int, signal: float) -> None:
-        judgement = alone(case(right, 100, signal, scoring_broken="shuffled coins are read", controls_failed="weak"))
+        judgement = alone(case(right, 100, signal, void="the shuffled control reads .6", controls_failed="weak"))
         assert judgement.verdict is Verdict.FAILED
-        assert judgement.reason == "shuffled coins are read"
+        assert judgement.reason == "the shuffled control reads .6"
 
     @pytest.mark.parametrize("value", [math.nan, 1.00002])
     def test_a_bound_that_is_no_probability_is_never_a_pass(self, value: float) -> None:
@@ -211,3 +211,30 @@ class TestErrorRateAndPower:
 
 def exceeded(tests: list[ConfirmatoryTest]) -> bool:
     return any(judgement.verdict is Verdict.EXCEEDED for judgement in judge(tests, ALPHA))
+
+
+def test_a_count_that_alone_would_exceed_never_reads_within() -> None:
+    """Found by a reviewer: .844 against .813 read WITHIN, since Holm's share was smaller than its p-value."""
+    strong = case(690, 700, at(0.6))
+    close = case(591, 700, at(0.8126))
+    judgements = judge([strong, close, close, close, close, close], ALPHA)
+    assert binomial.p_value(591, 700, 0.8126) < ALPHA
+    assert {judgement.verdict for judgement in judgements[1:]} == {Verdict.INCONCLUSIVE}
+
+
+def test_power_speaks_only_for_the_optimal_attack() -> None:
+    """A weak attack would not show a stronger leak either, however many canaries."""
+    many = case(int(0.701 * 5_000), 5_000, at(0.731))
+    assert alone(replace(many, right=3_640)).verdict is Verdict.WITHIN
+    assert alone(replace(many, right=3_640, optimal=False)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_refutes_the_mechanism_voids_a_pass_and_keeps_an_excess() -> None:
+    assert alone(case(50, 100, at(0.8), void="nothing may be concluded: NOISE_REUSED")).verdict is Verdict.FAILED
+    assert alone(case(99, 100, at(0.6), void="nothing may be concluded: NOISE_REUSED")).verdict is Verdict.EXCEEDED
+
+
+def test_tests_that_could_not_run_keep_their_share() -> None:
+    """A crash must not make the others' error rate larger."""
+    (only,) = judge([case(70, 100, at(0.6))], ALPHA, planned=6)
+    assert only.share == pytest.approx(ALPHA / 6)

@@ -75,7 +75,7 @@ def test_a_changed_digit_anywhere_is_found(copy: Path, registry: Registry) -> No
 @pytest.mark.parametrize(
     ("key", "value", "named"),
     [
-        ("value", 0.5, "value"),
+        ("value", 0.123, "value"),
         ("low", 0.0, "low"),
         ("n", 1, "n"),
         ("strength", 0.123, "strength"),
@@ -124,7 +124,7 @@ def test_a_dropped_finding_is_missing_even_when_it_was_unplanned_too(copy: Path,
 def test_changed_scores_are_found_even_with_a_new_hash(copy: Path, registry: Registry) -> None:
     scores = load_file(copy / "scores.safetensors")
     key = "scores/label/oracle-lr/joint/3"
-    scores[key] = -scores[key]
+    scores[key] = np.where(scores[key.replace("scores/", "coins/")] == 1, 1.0, -1.0)
     save_file(scores, copy / "scores.safetensors")
     assert any(line.startswith("scores_sha256") for line in verify(copy, registry))
     change(copy, lambda data: data.update(scores_sha256=hash_scores(scores)), forge=True)

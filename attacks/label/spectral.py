@@ -1,4 +1,6 @@
-"""Spectral label inference: what a curious site reads from its own releases, knowing nothing but a sign.
+"""Spectral label inference: what a curious site reads from its own releases without the model.
+
+It knows the defence's noise, its own labels, which records carry coins, and the coins of a few that are not scored.
 
 The coin moves every record's gradient along nearly the same direction, one way or the other. Averaged over
 releases, that direction is the top component of the covariance; a mixture of two Gaussians with the known noise
@@ -26,10 +28,8 @@ class Spectral(Attack):
     """Top component of the averaged releases, then expectation-maximisation with known isotropic variance.
 
     Without noise there is no variance to know: the components' common covariance is fitted too, which takes out what
-    varies for other reasons than the coin.
-
-    The site first removes what its own labels explain (the mean release of its own positives and negatives).
-    The sign comes from the hints, which are never scored. Component and mixture are fitted on hints and candidates
+    varies for other reasons than the coin. The site first removes what its own labels explain (least squares). The
+    sign comes from the hints, which are never scored. Component and mixture are fitted on hints and candidates
     together, without any secret.
     """
 
@@ -51,32 +51,32 @@ class Spectral(Attack):
         rows = np.concatenate([view.hints.index, view.candidates])
         releases = view.array(f"gradients/{site}")[:, rows].astype(np.float64)
         seen = view.array(f"gradients/{site}/seen")[:, rows].astype(np.float64)
-        groups = self._own_labels(view, rows)
         mechanism = view.mechanism
         variance = mechanism.total_sigma**2 if mechanism is not None else 0.0
         if mechanism is None or mechanism.clip is None:
             releases = _clipped_at_median(releases)
         totals = np.cumsum(releases * seen[:, :, None], axis=0)
         counts = np.maximum(np.cumsum(seen, axis=0), 1.0)
-        single = [self._scores(release, groups, variance, view.hints.secrets) for release in releases]
-        accumulated = [
-            self._scores(total / count[:, None], groups, variance / float(count.mean()), view.hints.secrets)
-            for total, count in zip(totals, counts, strict=True)
-        ]
-        return Guess(np.stack(single), np.stack(accumulated))
+        hints, own = view.hints.secrets, self._own_labels(view, rows)
+        single = np.stack([self._scores(release, own, variance, hints) for release in releases])
+        accumulated = np.stack(
+            [
+                self._scores(total / count[:, None], own, variance / float(count.mean()), hints)
+                for total, count in zip(totals, counts, strict=True)
+            ]
+        )
+        # A record that was not released in an epoch has nothing to show there.
+        return Guess(single * seen[:, len(hints) :], accumulated)
 
     def _own_labels(self, view: View, rows: npt.NDArray[np.int64]) -> Array:
-        """A group number per record, from the labels that the site holds itself; one group if it holds none."""
+        """The labels that the site holds itself, with a constant: [n, 1 + labels]."""
         prefix = f"auxiliary/{view.threat.name}/labels/"
         held = [array[rows].reshape(len(rows), -1) for name, array in view.arrays.items() if name.startswith(prefix)]
-        binary = [array[:, 0] for array in held if array.shape[1] == 1]
-        return np.asarray(binary[0] if binary else np.zeros(len(rows)))
+        return np.hstack([np.ones((len(rows), 1)), *held]).astype(np.float64)
 
-    def _scores(self, x: Array, groups: Array, variance: float, hints: npt.NDArray[np.int64]) -> Array:
+    def _scores(self, x: Array, own: Array, variance: float, hints: npt.NDArray[np.int64]) -> Array:
         """Log likelihood ratio of the two components for the candidates, signed by the hints."""
-        centred = x - x.mean(axis=0)
-        for group in np.unique(groups):
-            centred[groups == group] -= centred[groups == group].mean(axis=0)
+        centred = x - own @ linalg.lstsq(own, x)[0]
         _, vectors = linalg.eigh(centred.T @ centred)
         ratio = _mixture_ratio(centred @ vectors[:, -1], variance, self.iterations)
         if variance == 0:

@@ -28,6 +28,7 @@ from privbench.target import Progress as Report
 
 DEFAULT_OUT = "privbench-audit"
 
+_LISTS = ("defense", "set")
 _KEYS = (
     "target", "eps", "noise_multiplier", "sigma", "eps_for", "delta", "party", "data", "attacks", "defense", "seed",
     "jobs", "set", "out", "format",
@@ -46,7 +47,7 @@ class Request:
     @classmethod
     def build(cls, given: Mapping[str, Any], file: Path | None) -> Request:
         """Command line over TOML over defaults; every value is checked here."""
-        values = {key: value for key, value in given.items() if value}
+        values = {key: value for key, value in given.items() if value is not None}
         if file is not None:
             values = {**_from_toml(file), **values}
         if "target" not in values:
@@ -78,6 +79,8 @@ class Request:
             settings=_settings(values.get("set", ())),
         )
         out = Path(str(values.get("out", DEFAULT_OUT)))
+        if "\0" in str(out) or not str(values.get("out", DEFAULT_OUT)).strip():
+            raise InputError("--out must name a folder.")
         return cls(options, out, _pages(values.get("format", "html,md")), whole.get("jobs", os.cpu_count() or 1))
 
 
@@ -127,19 +130,28 @@ def _from_toml(file: Path) -> dict[str, Any]:
             raise unknown(f"key in {file.name}", key, _KEYS)
     if isinstance(values.get("set"), dict):
         values["set"] = [f"{key}={value}" for key, value in values["set"].items()]
-    for key in ("defense", "set"):
-        if isinstance(values.get(key), str):
-            values[key] = [values[key]]
+    for key, value in values.items():
+        if key in _LISTS and isinstance(value, str):
+            values[key] = [value]
+        elif key in _LISTS and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+            raise InputError(f"{key} in {file.name} must be a text or a list of texts.")
+        elif key in ("target", "party", "data", "out", "eps_for") and not isinstance(value, str):
+            raise InputError(f"{key} in {file.name} must be a text, got {value!r}.")
+        elif isinstance(value, bool) or not isinstance(value, str | int | float | list):
+            raise InputError(f"{key} in {file.name} is {value!r}; a text or a number is needed.")
     return values
 
 
 def _settings(items: Any) -> dict[str, str]:
-    settings = {}
+    settings: dict[str, str] = {}
     for item in items:
         key, separator, value = str(item).partition("=")
+        key = key.strip().replace("-", "_")
         if not separator or not key:
             raise InputError(f"--set takes key=value, got '{item}'.")
-        settings[key.replace("-", "_")] = value
+        if key in settings:
+            raise InputError(f"--set {key} is given twice: {settings[key]} and {value}.")
+        settings[key] = value
     return settings
 
 
@@ -149,6 +161,8 @@ def _split(value: Any) -> tuple[str, ...]:
 
 
 def _pages(value: Any) -> tuple[str, ...]:
+    if not _split(value):
+        raise InputError("--format is empty; leave it out for html and md.")
     names = tuple(name for name in _split(value) if name != "json")  # the record itself is always written
     for name in names:
         if name not in PAGES:

@@ -1,4 +1,4 @@
-"""`privbench`: commands, errors and exit codes (interface.md).
+"""`privbench`: commands, errors and exit codes (README).
 
 0 every check ran and held, 1 a bound was exceeded, 2 usage or bad input, 3 incomplete. Errors are one or two lines on
 stderr: what was given, what is wrong, what to do; a traceback only with --debug.
@@ -6,6 +6,7 @@ stderr: what was given, what is wrong, what to do; a traceback only with --debug
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -198,6 +199,8 @@ def list_(
 def run() -> None:
     """Entry point: turns exceptions into one or two lines and an exit code."""
     debug = "--debug" in sys.argv
+    # A cancelled CI job gets SIGTERM: end as after Ctrl-C, with workers and temporary files gone.
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:
@@ -207,6 +210,10 @@ def run() -> None:
             raise
         code = _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _explain(error: BaseException) -> int:

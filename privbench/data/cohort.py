@@ -129,7 +129,15 @@ class Splits:
     test: Cohort
 
     def require_two_classes(self) -> None:
-        """Refuse a task that has one class among the training records: nothing could be learned or leaked."""
+        """Refuse a task that has one class among the training records, or in all its labels among the test records:
+        nothing could be learned, leaked or measured.
+        """
+        for task in self.test.tasks:
+            labels = self.test.labels[task.name].reshape(len(self.test), -1)
+            if not any(len(np.unique(column)) > 1 for column in labels.T):
+                raise InputError(
+                    f"task {task.name} has one class only among the {len(self.test)} test records; its AUC needs both."
+                )
         for task in self.train.tasks:
             labels = self.train.labels[task.name].reshape(len(self.train), -1)
             constant = [name for name, column in zip(task.labels, labels.T, strict=True) if len(np.unique(column)) < 2]

@@ -16,7 +16,7 @@ def markdown(audit: Audit) -> str:
         lines += [note, ""]
     lines += ["## Threat model", ""]
     lines += [f"- {threat['label']}: {threat['description']}." for threat in audit.threats]
-    lines += ["", "## Utility", ""]
+    lines += ["", words.coin_note(audit), "", "## Utility", ""]
     if audit.utility:
         lines += [
             "| task | metric | value | 95% interval | frozen random encoders | gain | n |",
@@ -35,12 +35,12 @@ def markdown(audit: Audit) -> str:
         lines += ["", note]
     lines += ["", "## Every epsilon by name", ""]
     lines += [
-        "| name | eps | delta | neighbours | sampling | accountant | speaks for |",
-        "|---|---|---|---|---|---|---|",
+        "| name | eps | delta | neighbours | sampling | accountant | speaks for | assumes |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {item['name']} | {words.epsilon_value(item)} | {item['delta']:g} | {item['neighbours']} "
-        f"| {item['sampling']} | {item['accountant']} | {item['speaks_for']} |"
+        f"| {item['sampling']} | {item['accountant']} | {item['speaks_for']} | {item['assumes']} |"
         for item in audit.epsilons
     ]
     lines += ["", "## Findings that count", ""]
@@ -48,10 +48,12 @@ def markdown(audit: Audit) -> str:
         "None: no bound speaks about what was measured."
     ]
     lines += ["", words.INTERVAL_NOTE, "", "## Findings for information", ""]
-    lines += [f"- {words.MARKS[item.verdict]} {words.sentence(item, audit)}" for item in words.descriptive(audit)]
+    lines += [f"- {words.sentence(item, audit)}" for item in words.descriptive(audit)]
     note = words.rho_note(audit)
     if note:
         lines += ["", note]
+    lines += ["", "## The bounds", ""]
+    lines += [f"- {name}: {words.BOUNDS[name]}." for name in words.bounds_shown(audit)]
     lines += ["", "## Assumptions of these bounds", ""]
     lines += [f"- {item}" for item in words.assumptions(audit.findings)] or ["- none"]
     lines += ["", "## Flags", ""]

@@ -30,6 +30,7 @@ def show(audit: Audit, console: Console) -> None:
     _heading(console, "Who attacks")
     for threat in audit.threats:
         console.print(Padding(Text(f"{threat['label']}: {threat['description']}."), (0, 0, 0, 2)))
+    console.print(Padding(Text(words.coin_note(audit)), (0, 0, 0, 2)))
     _heading(console, "Utility")
     console.print(_utility(audit))
     _note(console, words.utility_note(audit))
@@ -74,22 +75,20 @@ def _line(finding: Finding, audit: Audit) -> Padding:
     return Padding(text, (0, 0, 0, 2))
 
 
-def _table(*columns: str, folding: tuple[str, ...] = ()) -> Table:
-    """Numbers and names never fold; sentences may."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), header_style="dim")
+def _table(*columns: str) -> Table:
+    """Cells fold where the terminal is narrow; nothing is ever cut."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 1), header_style="dim")
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column not in folding)
+        table.add_column(column, overflow="fold")
     return table
 
 
 def _utility(audit: Audit) -> Table:
-    table = _table("task", "metric", "value", "95% interval", "frozen", "gain over frozen", "n")
+    table = _table("task", "AUC", "frozen", "gain over frozen", "n")
     for item in audit.utility:
         table.add_row(
-            item["task"],
-            item["metric"],
-            number(item["value"]),
-            words.interval(item["low"], item["high"]),
+            f"{item['task']} (macro)" if item["metric"].startswith("macro") else item["task"],
+            f"{number(item['value'])} {words.interval(item['low'], item['high'])}",
             number(item["baseline"]),
             words.gain(item),
             f"{item['n']:,}",
@@ -98,7 +97,7 @@ def _utility(audit: Audit) -> Table:
 
 
 def _epsilons(audit: Audit) -> Table:
-    table = _table("name", "eps", "neighbours", "sampling", "speaks for", folding=("eps", "sampling", "speaks for"))
+    table = _table("name", "eps", "neighbours", "sampling", "speaks for")
     for item in audit.epsilons:
         table.add_row(item["name"], words.epsilon_value(item), item["neighbours"], item["sampling"], item["speaks_for"])
     return table

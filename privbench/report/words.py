@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from privbench.record import Audit, Finding
@@ -37,8 +37,18 @@ MEANINGS: Mapping[str, str] = {
 
 INTERVAL_NOTE = (
     "Intervals are two-sided 95% and marginal (Clopper-Pearson for guesses, DeLong for AUC); the decisions come from "
-    "one-sided exact tests that share an error rate of .05 by Holm's method."
+    "one-sided exact tests that share an error rate of .05 by Holm's method, less .005 for the limit of a measured rho."
 )
+
+BOUNDS: Mapping[str, str] = {
+    "g": "Phi(s): what one release can show at most, given the clip, the noise and the angle between the tasks' moves",
+    "g-composed": "Phi(sqrt(T) s): the same for all T releases of a run",
+    "g-as-published": "the paper's two-task form for one release, held over a whole run as the paper reads it",
+    "single-task": "Phi(C / sigma), within which the paper says that multi-task releases stay",
+    "dp-cap": "what the claimed (eps, delta) allows a guesser of a fair coin, under the claim's own neighbours",
+    "nominal-curve": "what the accounting behind a nominal claim promises: its own privacy curve, read at a coin",
+    "label-dp": "what pure differential privacy of labels allows",
+}
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -81,7 +91,7 @@ def sentence(finding: Finding, audit: Audit) -> str:
     if finding.value is None:
         return f"{_capital(attack_name(finding))}, {where}: {finding.verdict}. {_capital(finding.reason)}."
     measured = f"{number(finding.value)} {interval(finding.low, finding.high)}"
-    read = f"{_capital(attack_name(finding))} reads {measured} of the label coins from {where}"
+    read = f"{_capital(attack_name(finding))} guesses {measured} of the label coins right from {where}"
     if finding.bound is None:
         return f"{read}; {finding.reason}: {finding.verdict}."
     name, value = finding.bound["name"], finding.bound["value"]
@@ -105,27 +115,35 @@ def headline(audit: Audit) -> str:
     exceeded = [finding for finding in judged if finding.verdict == Verdict.EXCEEDED]
     failed = [finding for finding in audit.findings if finding.verdict == Verdict.FAILED]
     if exceeded:
-        worst = max(exceeded, key=lambda finding: finding.value or 0.0)
-        names = sorted({str(finding.bound["name"]) for finding in exceeded if finding.bound})
-        allow = f"more than {' and '.join(names)} allow{'s' if len(names) == 1 else ''}"
-        text = f"EXCEEDED: {worst.threat_model} reads {number(worst.value or 0.0)} of the label coins, {allow}."
-        others = [finding for finding in exceeded if finding.threat_model != worst.threat_model]
-        if others:
-            best = max(others, key=lambda finding: finding.value or 0.0)
-            text += f" Without the model, {best.threat_model} still reads {number(best.value or 0.0)}."
-        return text
+        return f"EXCEEDED: {'; '.join(_adversaries(exceeded))} (chance: .5)."
     if failed or audit.missing:
         return (
             f"INCOMPLETE: {len(failed)} checks failed and {len(audit.missing)} are missing; nothing may be concluded."
         )
     most = max((finding.value for finding in audit.findings if finding.value is not None), default=None)
-    leak = f"up to {number(most)} of the label coins were read" if most is not None else "nothing was measured"
+    leak = (
+        f"up to {number(most)} of the label coins were guessed right (chance: .5)"
+        if most is not None
+        else "nothing was measured"
+    )
     if not judged:
         return f"UNCOVERED: {leak}, and no bound speaks about this mechanism."
     count = {verdict: sum(finding.verdict == verdict for finding in judged) for verdict in Verdict}
     if count[Verdict.WITHIN] == 0:
         return f"NOT JUDGED: {leak}; none of {len(judged)} checks could be decided ({_tally(count)})."
     return f"Nothing exceeded: {leak}; {_tally(count)} of {len(judged)} checks."
+
+
+def _adversaries(exceeded: list[Finding]) -> Iterator[str]:
+    """What each adversary exceeded, the strongest first."""
+    by_threat: dict[str, list[Finding]] = {}
+    for finding in exceeded:
+        by_threat.setdefault(finding.threat_model, []).append(finding)
+    for threat, findings in sorted(by_threat.items(), key=lambda item: -max(f.value or 0.0 for f in item[1])):
+        best = max(finding.value or 0.0 for finding in findings)
+        names = sorted({str(finding.bound["name"]) for finding in findings if finding.bound})
+        allow = f"more than {' and '.join(names)} allow{'s' if len(names) == 1 else ''}"
+        yield f"{threat} guesses {number(best)} of the label coins right, {allow}"
 
 
 def _tally(count: Mapping[Verdict, int]) -> str:
@@ -154,7 +172,9 @@ def claim_note(audit: Audit) -> str | None:
     if not nominal:
         return None
     site = next((item for item in audit.epsilons if item["name"] == "site"), None)
-    tail = f"; for it this run is {site['value']:.3g} at the same delta" if site and site["value"] is not None else ""
+    tail = ""
+    if site and site["value"] is not None:
+        tail = f"; for it this run is {site['value']:.3g} at delta {site['delta']:g}, assuming that {site['assumes']}"
     return (
         f"The nominal eps {nominal[0]['eps']:.3g} does not speak for a curious site: it counts noise once per batch "
         f"sum and amplification by sampling, while the site receives its records' gradients one by one, in every "
@@ -167,17 +187,31 @@ def epsilon_value(item: Mapping[str, Any]) -> str:
 
 
 def utility_note(audit: Audit) -> str | None:
-    """How much of the utility the sites' training is worth."""
+    """What the utility table does and does not show."""
     if not audit.utility:
         return None
-    best = max(audit.utility, key=lambda item: float(item["gain"]))
+    chance = max(abs(float(item["baseline_other_seed"]) - float(item["baseline"])) for item in audit.utility)
     text = (
         "Frozen random encoders, which learn nothing, show what the server alone achieves: it trains on clean "
-        f"gradients. Training the sites added at most {gain(best)} ({best['task']})"
+        f"gradients. Another seed of them differs by up to {number(chance)}: gains of that size are a training's "
+        "chance, which the intervals (over test stays) do not hold."
     )
     if "ENCODERS_LEARNED_NOTHING" in {flag["name"] for flag in audit.flags}:
-        text += ", which is not above 0: this utility is no evidence that training under this noise works"
-    return f"{text}. Intervals are over test stays, not over repeated trainings."
+        text += " No task gains more: this utility is no evidence that training under this noise works."
+    return text
+
+
+def coin_note(audit: Audit) -> str:
+    """What a coin is, and how many records carry one."""
+    secret = audit.secret
+    moved = " and ".join(secret["moved"])
+    told = secret["canaries"] - secret["scored"]
+    return (
+        f"{secret['canaries']:,} of the {secret['records']:,} training records carry a coin: it sets every label of "
+        f"{moved} at once, the worst case for one record. A coin is not a diagnosis: it is independent of the "
+        "patient, so that chance is exactly .5 and nothing but a leak tells it. The adversary knows which records "
+        f"carry coins, and {told:,} of the coins (for the sign); the other {secret['scored']:,} are guessed and scored."
+    )
 
 
 def rho_note(audit: Audit) -> str | None:
@@ -204,6 +238,12 @@ def controls_note(finding: Finding) -> str:
     if negative:
         parts.append(f"shuffled {number(negative['value'])}{'' if negative['passed'] else ' (broken)'}")
     return ", ".join(parts) or "none"
+
+
+def bounds_shown(audit: Audit) -> tuple[str, ...]:
+    """Names of the bounds in this record that have an explanation, in order of appearance."""
+    names = dict.fromkeys(str(finding.bound["name"]) for finding in audit.findings if finding.bound)
+    return tuple(name for name in names if name in BOUNDS)
 
 
 def assumptions(findings: Sequence[Finding]) -> tuple[str, ...]:

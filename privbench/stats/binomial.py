@@ -1,7 +1,7 @@
 """Exact binomial statements about right guesses of fair coins.
 
 On m scored canaries the number of right guesses is at most Binomial(m, p) in distribution when the bound p holds
-(bounds.md, 5); every decision here is therefore an exact tail, never a normal approximation.
+(docs/bounds.md); every decision here is therefore an exact tail, never a normal approximation.
 """
 
 from __future__ import annotations

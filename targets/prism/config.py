@@ -143,8 +143,9 @@ def epsilons(config: PrismConfig) -> tuple[Epsilon, ...]:
         unknown_scale = config.sigma is not None and config.sigma > 0
         reason = "sigma / C is known only after the run's warm-up" if unknown_scale else "no noise, no epsilon"
 
-    def entry(name: str, value: float | None, neighbours: str, sampling: str, accountant: str, speaks: str) -> Epsilon:
-        return Epsilon(name, value, delta, neighbours, sampling, releases, accountant, speaks, reason)
+    def entry(name: str, value: float | None, accounted: tuple[str, str, str], speaks: str, assumes: str) -> Epsilon:
+        neighbours, sampling, accountant = accounted
+        return Epsilon(name, value, delta, neighbours, sampling, releases, accountant, speaks, assumes, reason)
 
     def site_eps(labels: int, encoders: int = 1) -> float | None:
         if reason or not z:
@@ -154,16 +155,37 @@ def epsilons(config: PrismConfig) -> tuple[Epsilon, ...]:
 
     nominal = None if reason or not z else accounting.nominal_eps(z, config.sample_rate, config.steps, delta)
     others = " and ".join(config.moved)
+    habit = ("add-remove", f"Poisson, q = {config.sample_rate:.4g}", "Opacus RDP")
+    replaced = ("replace", "none (the site knows its batches)", "Gaussian DP, rho = 1")
+    post = ("replace", "none", "Gaussian DP, rho = 1, post-processing")
+    own_releases = (
+        "labels reach the site through its own noised releases only (the server trains on clean ones), and the clip "
+        "norm tells nothing (it is set from the data)"
+    )
     return (
-        entry("nominal", nominal, "add-remove", f"Poisson, q = {config.sample_rate:.4g}", "Opacus RDP",
-              "the published habit: noise counted once per batch sum; no party of the protocol sees only that"),
-        entry("site", site_eps(moved), "replace", "none (the site knows its batches)", "Gaussian DP, rho = 1",
-              f"site {config.party}, about one record's labels for {others}"),
-        entry("site, all labels", site_eps(total), "replace", "none (the site knows its batches)",
-              "Gaussian DP, rho = 1", "a site that holds no label"),
-        entry("outsider", site_eps(total, sites), "replace", "none", "Gaussian DP, rho = 1, post-processing",
-              f"who sees the {sites} trained encoders and nothing else; an upper limit"),
-    )  # fmt: skip
+        entry(
+            "nominal",
+            nominal,
+            habit,
+            "the published habit: noise counted once per batch sum; no party of the protocol sees only that",
+            "Poisson sampling (the training shuffles)",
+        ),
+        entry(
+            "site",
+            site_eps(moved),
+            replaced,
+            f"site {config.party}, about one record's labels for {others}",
+            own_releases,
+        ),
+        entry("site, all labels", site_eps(total), replaced, "a site that holds no label", own_releases),
+        entry(
+            "outsider",
+            site_eps(total, sites),
+            post,
+            f"who sees the {sites} trained encoders and nothing else",
+            "the encoders learned of labels through noised releases only (the server trains on clean ones)",
+        ),
+    )
 
 
 def _training(settings: Mapping[str, str]) -> Training:

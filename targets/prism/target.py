@@ -26,7 +26,8 @@ _TEST_BLOCK = 4_000
 if TYPE_CHECKING:
     from privbench.data.cohort import Cohort, Splits
     from privbench.targets.prism.config import PrismConfig
-    from privbench.targets.prism.train import Trace
+    from privbench.targets.prism.inputs import Scaler
+    from privbench.targets.prism.train import Trace, Trainer
 
 
 class Prism(Target):
@@ -74,14 +75,15 @@ class Prism(Target):
         progress: Progress | None = None,
     ) -> TargetRun:
         """Train once. The clean run measures utility; the audited run replaces labels by coins and records both
-        hypotheses at the curious site. Both see the same stays in the same order from the same weights.
+        hypotheses at the curious site. Both see the same stays, in the same order, from the same initial weights (but
+        for the towers' biases, which start at each run's own prevalence); their noise differs.
         """
         from privbench.data.sources import load
         from privbench.targets.prism.inputs import Scaler
         from privbench.targets.prism.train import Streams, Trainer
 
         report = progress or (lambda stage, share: None)
-        data_rng, coin_rng, clean_rng, audited_rng = rng.spawn(4)
+        data_rng, coin_rng, shared_rng, clean_rng, audited_rng, other_rng = rng.spawn(6)
         report(f"{config.role} run: reading data", 0.0)
         source = load(config.data, data_rng, config.training)
         splits = source.splits
@@ -93,12 +95,12 @@ class Prism(Target):
             config,
             scaler.inputs(train),
             scaler.inputs(splits.validation),
-            Streams.spawn(audited_rng if audited else clean_rng),
+            Streams.spawn(shared_rng, audited_rng if audited else clean_rng),
             oracle=audited,
             adversary=adversary,
         )
         trace = trainer.run(report)
-        utility = () if audited else _utility(config, splits, scaler, trainer, clean_rng)
+        utility = () if audited else _utility(config, splits, scaler, trainer, other_rng)
         return TargetRun(
             transcript=_transcript(config, trace, train),
             oracle=_oracle(config, trace) if audited else None,
@@ -154,8 +156,14 @@ def _transcript(config: PrismConfig, trace: Trace, train: Cohort) -> Transcript:
 
 
 def _clip_flags(config: PrismConfig, trace: Trace) -> tuple[str, ...]:
-    binds = max(trace.diagnostics["clip fraction"]) >= 0.001
-    return () if binds or not config.defense.clips else ("CLIP_NEVER_BINDS",)
+    if not config.defense.clips:
+        return ()
+    flags = ["CLIP_SET_FROM_DATA"]
+    if max(trace.diagnostics["clip fraction"]) < 0.001:
+        flags.append("CLIP_NEVER_BINDS")
+    if trace.diagnostics["batch dependence"][0] > 1e-4:
+        flags.append("CLIP_DEPENDS_ON_BATCH")
+    return tuple(flags)
 
 
 def _claims(config: PrismConfig) -> tuple[Claim, ...]:
@@ -173,26 +181,29 @@ def _claims(config: PrismConfig) -> tuple[Claim, ...]:
 
 
 def _utility(
-    config: PrismConfig, splits: Splits, scaler: Any, trainer: Any, rng: np.random.Generator
+    config: PrismConfig, splits: Splits, scaler: Scaler, trainer: Trainer, other_rng: np.random.Generator
 ) -> tuple[Utility, ...]:
-    """AUC per task on the test stays, beside a server trained on frozen random encoders."""
+    """AUC per task on the test stays, beside a server trained on frozen random encoders: those that this run started
+    from, and others, since two seeds of the same baseline show how much a training's own chance is worth.
+    """
     from privbench.stats.auc import macro_auc, macro_gain
-    from privbench.targets.prism.train import Streams, Trainer
 
-    parts = [
-        scaler.inputs(splits.test.take(np.arange(start, min(start + _TEST_BLOCK, len(splits.test)))))
-        for start in range(0, len(splits.test), _TEST_BLOCK)
-    ]
-    frozen = Trainer(config, trainer.train, trainer.validation, Streams.spawn(rng), oracle=False, adversary=None)
-    frozen.frozen_baseline(frozen.network.embed(frozen.train))
-
-    trained = [trainer.network.predict(part) for part in parts]
-    baseline = [frozen.network.predict(part) for part in parts]
+    truth: dict[str, list[npt.NDArray[np.float32]]] = {task.name: [] for task in splits.test.tasks}
+    networks = (trainer.network, trainer.frozen_baseline(), trainer.frozen_baseline(other_rng))
+    predictions: list[dict[str, list[npt.NDArray[np.float32]]]] = [{task: [] for task in truth} for _ in networks]
+    for start in range(0, len(splits.test), _TEST_BLOCK):
+        rows = np.arange(start, min(start + _TEST_BLOCK, len(splits.test)))
+        part = scaler.inputs(splits.test.take(rows))
+        for name, labels_of in truth.items():
+            labels_of.append(part.labels[name].numpy())
+        for network, found in zip(networks, predictions, strict=True):
+            for name, logits in network.predict(part).items():
+                found[name].append(logits)
     result = []
     for task in splits.test.tasks:
-        labels = np.concatenate([part.labels[task.name].numpy() for part in parts])
-        ours, theirs = (np.concatenate([logits[task.name] for logits in model]) for model in (trained, baseline))
-        value, reference, gain = macro_auc(ours, labels), macro_auc(theirs, labels), macro_gain(ours, theirs, labels)
+        labels = np.concatenate(truth[task.name])
+        ours, frozen, other = (np.concatenate(found[task.name]) for found in predictions)
+        value, gain = macro_auc(ours, labels), macro_gain(ours, frozen, labels)
         result.append(
             Utility(
                 task=task.name,
@@ -202,7 +213,8 @@ def _utility(
                 high=value.high,
                 n=value.n,
                 split="test",
-                baseline=reference.value,
+                baseline=macro_auc(frozen, labels).value,
+                baseline_other_seed=macro_auc(other, labels).value,
                 gain=gain.value,
                 gain_low=gain.low,
                 gain_high=gain.high,

@@ -6,7 +6,6 @@ gradient of the summed loss with respect to the embeddings holds each record's o
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,17 +15,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits as bce
 
+from privbench.errors import InputError
 from privbench.stats.auc import auc
 from privbench.target import ActiveAdversary, Progress
 from privbench.targets.prism.config import PrismConfig
 from privbench.targets.prism.inputs import Inputs
-from privbench.targets.prism.model import Encoder, Server, build
+from privbench.targets.prism.network import Network
 from privbench.targets.prism.tape import Rows, Tape
 from privbench.threat import Channel
 
 FloatArray = npt.NDArray[np.float32]
-
-EVALUATION_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,17 @@ class Streams:
     order: torch.Generator
     noise: torch.Generator
 
+    def again(self) -> Streams:
+        """The same streams from their beginning."""
+        return Streams(
+            *(torch.Generator().manual_seed(g.initial_seed()) for g in (self.weights, self.order, self.noise))
+        )
+
     @classmethod
-    def spawn(cls, rng: np.random.Generator) -> Streams:
-        return cls(*(torch.Generator().manual_seed(int(child.integers(2**62))) for child in rng.spawn(3)))
+    def spawn(cls, shared: np.random.Generator, own: np.random.Generator) -> Streams:
+        """Weights and order from `shared`, so that two runs can agree in them; noise from `own`."""
+        words = [int(child.integers(2**62)) for child in (*shared.spawn(2), own)]
+        return cls(*(torch.Generator().manual_seed(word) for word in words))
 
 
 @dataclass(frozen=True)
@@ -59,54 +65,8 @@ class Trace:
     diagnostics: Mapping[str, list[float]] = field(default_factory=dict)
 
 
-class Network:
-    """Encoders and server of one run, and their forward passes."""
-
-    def __init__(self, config: PrismConfig, train: Inputs, generator: torch.Generator) -> None:
-        t = config.training
-        self.sites = tuple(train.sites)
-        self.width = t.embedding
-        self.encoders, self.server = build(
-            {site: x.shape[2] for site, x in train.sites.items()},
-            {task: y.shape[1] for task, y in train.labels.items()},
-            {task: y.mean(dim=0) for task, y in train.labels.items()},
-            embedding=t.embedding,
-            experts=t.experts,
-            hidden=t.expert_width,
-            tower=t.tower_width,
-            generator=generator,
-        )
-
-    def modules(self) -> tuple[Encoder | Server, ...]:
-        return (*self.encoders.values(), self.server)
-
-    def embed(self, inputs: Inputs) -> Tensor:
-        """Embeddings [N, sites * d] without a graph."""
-        with torch.inference_mode():
-            columns = [
-                torch.cat(
-                    [self.encoders[site](part) for part in torch.split(inputs.sites[site], EVALUATION_BATCH, dim=1)]
-                )
-                for site in self.sites
-            ]
-            return torch.cat(columns, dim=1)
-
-    def predict(self, inputs: Inputs) -> dict[str, FloatArray]:
-        """Logits [N, L] per task."""
-        z = self.embed(inputs)
-        with torch.inference_mode():
-            return {task: logits.numpy() for task, logits in self.server(z).items()}
-
-    def snapshot(self) -> list[dict[str, Tensor]]:
-        return [copy.deepcopy(module.state_dict()) for module in self.modules()]
-
-    def restore(self, states: list[dict[str, Tensor]]) -> None:
-        for module, state in zip(self.modules(), states, strict=True):
-            module.load_state_dict(state)
-
-
 class Trainer:
-    """Runs the protocol of one training and records it. `oracle_site` None records no hypotheses."""
+    """Runs the protocol of one training and records it; with `oracle` also what could have been at the curious site."""
 
     def __init__(
         self,
@@ -145,16 +105,34 @@ class Trainer:
                 shares.append(self._step(batch, epoch, noise, tape))
             clipped.append(float(np.mean(shares)))
             scores.append(self._validate())
-            if scores[-1] == max(scores):
+            if scores[-1] > max(scores[:-1], default=-1.0):
                 best = self.network.snapshot()
             progress(f"{config.role} run: epoch {epoch + 1} of {shape[0]}", (epoch + 1) / shape[0])
         self.network.restore(best)
-        diagnostics = {"clip fraction": clipped, "validation AUC": scores, "best epoch": [1.0 + int(np.argmax(scores))]}
+        diagnostics = {
+            "batch dependence": [self._batch_dependence(noise)],
+            "clip fraction": clipped,
+            "validation AUC": scores,
+            "best epoch": [1.0 + int(np.argmax(scores))],
+        }
         return Trace(tape, noise, diagnostics)
 
-    def frozen_baseline(self, embeddings: Tensor) -> None:
-        """Train only the server, as long as the real run, on encoders that learned nothing."""
-        self._train_server(embeddings, epochs=self.config.training.epochs + 1)
+    def frozen_baseline(self, other: np.random.Generator | None = None) -> Network:
+        """Train only the server, as long and with the same choice of epoch, on encoders that learned nothing: those
+        that this run started from, or with `other` some of another seed.
+        """
+        streams = self.streams.again() if other is None else Streams.spawn(*other.spawn(2))
+        frozen = Trainer(self.config, self.train, self.validation, streams, oracle=False, adversary=None)
+        embeddings, validation = frozen.network.embed(frozen.train), frozen.network.embed(frozen.validation)
+        frozen._train_server(embeddings, epochs=1)
+        scores: list[float] = []
+        for _ in range(self.config.training.epochs):
+            frozen._train_server(embeddings, epochs=1)
+            scores.append(frozen._score(frozen.network.classify(validation)))
+            if scores[-1] > max(scores[:-1], default=-1.0):
+                best = frozen.network.snapshot()
+        frozen.network.restore(best)
+        return frozen.network
 
     def _train_server(self, embeddings: Tensor, epochs: int) -> None:
         z = embeddings.clone()
@@ -212,7 +190,7 @@ class Trainer:
         gradients = {task: self._per_site(_grad(loss.sum(), z)) for task, loss in losses.items()}
         hypotheses = self._hypotheses(logits, z) if self.oracle else {}
         self.server_step.step()
-        shares = []
+        share = 0.0
         for column, site in enumerate(network.sites):
             clip = noise.clip[site]
             parts = {task: gradient[:, column] for task, gradient in gradients.items()}
@@ -221,7 +199,8 @@ class Trainer:
             draw = defense.noise((len(batch), network.width), noise.sigma[site], epoch, self.streams.noise)
             released = clean + draw
             tape.release(site, epoch, rows, clean, released)
-            shares.append(float(np.mean([(part.norm(dim=1) > clip).float().mean() for part in parts.values()])))
+            if site == self.config.party:
+                share = float(np.mean([(part.norm(dim=1) > clip).float().mean() for part in parts.values()]))
             if self.oracle and site == self.config.party:
                 either = {
                     task: (defense.bounded(zero[:, column], clip), defense.bounded(one[:, column], clip))
@@ -229,7 +208,7 @@ class Trainer:
                 }
                 tape.hypotheses(epoch, rows, bounded, either)
             self._site_step(site, rows, sent[site], released)
-        return float(np.mean(shares)) if defense.clips else 0.0
+        return share if defense.clips else 0.0
 
     def _site_step(self, site: str, rows: Rows, sent: Tensor, released: Tensor) -> None:
         """The site trains on what it received, less the batch mean: post-processing of the release."""
@@ -262,12 +241,33 @@ class Trainer:
             result[task] = (zero, zero - unit)
         return result
 
+    def _batch_dependence(self, noise: Noise) -> float:
+        """Largest relative change of a record's clipped gradient when it is clipped without its batch."""
+        rows = torch.arange(min(len(self.train), self.config.training.batch))
+        z = self.network.embed(self.train)[rows].clone().requires_grad_()
+        losses = self._losses(self.network.server(z), rows)
+        defense, worst = self.config.defense, 0.0
+        for loss in losses.values():
+            gradient = self._per_site(_grad(loss.sum(), z))
+            for column, site in enumerate(self.network.sites):
+                together = defense.bounded(gradient[:, column], noise.clip[site])
+                alone = torch.cat(
+                    [defense.bounded(row, noise.clip[site]) for row in torch.split(gradient[:, column], 1)]
+                )
+                scale = float(alone.norm(dim=1).max())
+                worst = max(worst, float((together - alone).norm(dim=1).max()) / max(scale, 1e-30))
+        return worst
+
     def _per_site(self, gradient: Tensor) -> Tensor:
         return gradient.view(len(gradient), len(self.network.sites), self.network.width)
 
     def _validate(self) -> float:
+        return self._score(self.network.predict(self.validation))
+
+    def _score(self, logits: Mapping[str, FloatArray]) -> float:
         """Mean AUC over tasks (and over the labels of a task) on the validation stays."""
-        logits = self.network.predict(self.validation)
+        if not all(np.isfinite(value).all() for value in logits.values()):
+            raise InputError("training diverged: the model's outputs are not finite. Use smaller rates, or less noise.")
         return float(np.mean([mean_auc(logits[task], self.validation.labels[task].numpy()) for task in logits]))
 
 

@@ -49,7 +49,9 @@ def trainer(registry: Registry) -> Trainer:
     splits = synthetic(np.random.default_rng(0), 512, 64, 1)
     scaler = Scaler.fit(splits.train)
     train, validation = scaler.inputs(splits.train), scaler.inputs(splits.validation)
-    return Trainer(config, train, validation, Streams.spawn(np.random.default_rng(0)), oracle=True, adversary=None)
+    return Trainer(
+        config, train, validation, Streams.spawn(*np.random.default_rng(0).spawn(2)), oracle=True, adversary=None
+    )
 
 
 def test_training_step_with_recording_of_both_hypotheses(benchmark: Any, trainer: Trainer) -> None:
