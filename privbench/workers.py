@@ -94,12 +94,14 @@ def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, f
 
 
 def _start(process: BaseProcess) -> None:
-    """Start with SIGINT ignored, which the child inherits: Ctrl-C is the parent's to handle from the first moment."""
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Start with SIGINT blocked, which the child inherits: Ctrl-C is the parent's to handle from the first moment. What
+    arrives meanwhile waits for the parent and is not lost.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()
     finally:
-        signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _require_alive(running: Mapping[Role, BaseProcess]) -> None:
