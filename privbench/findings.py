@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -13,6 +14,7 @@ from privbench.attack import AttackCard, NotApplicable
 from privbench.bounds.base import Bound, BoundValue, Question, Unsupported
 from privbench.curves import score_vectors, series
 from privbench.diagnose import raised
+from privbench.errors import InputError
 from privbench.flags import VOIDING
 from privbench.measure import ORACLE, SECRET, Attacked, Failure, Outcome
 from privbench.mechanism import Claim, Mechanism
@@ -24,6 +26,7 @@ from privbench.threat import ThreatModel
 from privbench.verdict import ALPHA, RHO_SHARE, SCORING, ConfirmatoryTest, Judgement, Verdict, judge
 
 METRIC = "accuracy"
+PLANNED_MARGIN, PLANNED_POWER = 1.2, 0.9
 NOTHING = "none"
 
 
@@ -153,7 +156,13 @@ def _evaluate(cell: _Cell, evidence: Evidence) -> BoundValue | Unsupported:
         return Unsupported("description", "nobody described the mechanism on this channel")
     if cell.bound is None or cell.question is None:
         return Unsupported("kind", f"no bound here speaks about the kind '{mechanism.kind}'")
-    return cell.bound.evaluate(mechanism, cell.question)
+    value = cell.bound.evaluate(mechanism, cell.question)
+    if isinstance(value, BoundValue) and value.unit != METRIC:
+        raise InputError(
+            f"bound '{cell.bound_id}' answers in {value.unit} where {METRIC} was asked; a number is never held against "
+            "another unit's bound. Mend the bound."
+        )
+    return value
 
 
 def _scored(cell: _Cell, outcome: Outcome) -> ScoredGuess:
@@ -248,12 +257,22 @@ def _held(
         "value": value.value,
         "p_value": binomial.p_value(leakage.right, leakage.n, value.value),
         "alpha": judgement.share if judgement is not None else None,
+        "needed": _needed(value, judgement, leakage),
         "inputs": dict(value.inputs),
         "assumptions": list(value.assumptions),
     }
     if judgement is None:
         return replace(finding, bound=bound, verdict=Verdict.REPORTED, reason="descriptive: shown, not judged")
     return replace(finding, bound=bound, verdict=judgement.verdict, reason=judgement.reason)
+
+
+def _needed(value: BoundValue, judgement: Judgement | None, leakage: Leakage) -> int | None:
+    """Scored canaries with which 1.2 times the bound's signal would be EXCEEDED in 90% of audits."""
+    if judgement is None or not math.isfinite(value.signal):
+        return None
+    stronger = NormalDist().cdf(PLANNED_MARGIN * value.signal)
+    guesses = binomial.records_needed(value.value, stronger, judgement.smallest, PLANNED_POWER)
+    return math.ceil(guesses * leakage.canaries / leakage.n) if guesses else None
 
 
 def _control(control: Control | None) -> dict[str, Any] | None:

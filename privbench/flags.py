@@ -65,9 +65,10 @@ _ALL = (
     ),
     Flag(
         "CLIP_DEPENDS_ON_BATCH",
-        "a record's clipped gradient changes with the other records of its batch",
-        "one record's release tells of others, and no bound per record holds",
-        "clip each record by itself, never by a batch's maximum",
+        "a record's clipped gradient changes when it is computed without its batch",
+        "one record's release tells of others, or the clip acts on gradients that a mean over the batch made B times "
+        "too small: no bound per record holds",
+        "take per-sample gradients of the unreduced loss, without layers or losses that mix records; clip each alone",
     ),
     Flag(
         "CLIP_NEVER_BINDS",

@@ -116,6 +116,13 @@ def _nominal_claim(point: Point) -> Claim | None:
     return Claim(eps, delta, "nominal", "add-remove", "rdp", rate, point.releases) if eps > 0 else None
 
 
+def _by_pld(multiplier: float, rate: float, count: int, delta: float, *, replace: bool) -> float | None:
+    """None where the discretised privacy loss would outgrow memory."""
+    if multiplier < accounting.SMALLEST_PLD_MULTIPLIER:
+        return None
+    return accounting.nominal_eps_pld(multiplier, rate, count, delta, replace=replace)
+
+
 def sample_rate(batch: int, records: int) -> float:
     if batch < 1 or records < 1:
         raise InputError(f"--batch and --records must be at least 1, got {batch} and {records}.")
@@ -141,6 +148,8 @@ def epsilons_at(
     return {
         "noise multiplier": multiplier,
         "nominal": accounting.nominal_eps(multiplier, rate, steps(rate, epochs), delta),
+        "nominal, PLD": _by_pld(multiplier, rate, steps(rate, epochs), delta, replace=False),
+        "replace-one, PLD": _by_pld(multiplier, rate, steps(rate, epochs), delta, replace=True),
         "site": site(moved),
         "site, all labels": site(tasks),
         "outsider": site(tasks, sites),

@@ -58,11 +58,12 @@ class ConfirmatoryTest:
 
 @dataclass(frozen=True)
 class Judgement:
-    """`share`: the part of alpha that this p-value had to meet (Holm)."""
+    """share: the part of alpha that this p-value had to meet (Holm); smallest: the part that the first has to meet."""
 
     verdict: Verdict
     p_value: float
     share: float
+    smallest: float
     reason: str
 
 
@@ -82,7 +83,7 @@ def judge(tests: Sequence[ConfirmatoryTest], alpha: float, planned: int | None =
 
 def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: float) -> Judgement:
     def say(verdict: Verdict, reason: str) -> Judgement:
-        return Judgement(verdict, p, decision.share, reason)
+        return Judgement(verdict, p, decision.share, smallest, reason)
 
     value = test.bound.value
     if decision.rejected and not (test.void or "").startswith(SCORING):

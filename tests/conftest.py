@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from privbench.cli.main import run
 from privbench.options import AuditOptions
@@ -28,6 +29,11 @@ SMALL: Mapping[str, str] = {
     "batch": "32",
 }
 """A cohort that trains in a second. Rare labels need at least some positives, so it cannot be much smaller."""
+
+
+def pytest_configure() -> None:
+    """One intra-op thread, as every worker has: with two and a busy machine an LSTM step is up to 150 times slower."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from privbench.registry import Registry
 from privbench.runner import AuditResult, run_audit
 from privbench.scoring import count_right
 from privbench.stats import binomial
+from privbench.targets.prism.train import Trainer
 
 MEDIUM = {**SMALL, "train": "600", "canaries": "400", "epochs": "10", "clip_factor": "2"}
 
@@ -140,6 +141,37 @@ def test_a_mechanism_that_is_not_as_declared_is_flagged_and_never_passes(
     assert flag in {item["name"] for item in found.flags}
     assert {f.verdict for f in found.findings if f.role == "confirmatory"} <= {"FAILED", "EXCEEDED"}
     assert gate(found).code in (1, 3)
+
+
+@pytest.mark.parametrize("fault", ["mean-reduced loss", "batch-level loss"])
+def test_a_loss_that_mixes_records_is_flagged(registry: Registry, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    honest = Trainer._losses
+
+    def mixed(self: Trainer, logits: Any, batch: Any) -> Any:
+        losses = honest(self, logits, batch)
+        if fault == "mean-reduced loss":
+            return {task: loss / len(batch) for task, loss in losses.items()}
+        return {task: loss * (1 + loss.mean()) for task, loss in losses.items()}
+
+    monkeypatch.setattr(Trainer, "_losses", mixed)
+    found = audit(registry)
+    assert "CLIP_DEPENDS_ON_BATCH" in {flag["name"] for flag in found.flags}
+    assert {f.verdict for f in found.findings if f.role == "confirmatory"} <= {"FAILED", "EXCEEDED"}
+
+
+def test_a_bound_of_another_unit_is_refused(registry: Registry) -> None:
+    with pytest.raises(InputError, match="answers in auc where accuracy was asked"):
+        audit(registry.add("bounds", "wrong-unit", "broken_attacks:WrongUnit"))
+
+
+def test_many_attacks_share_the_error_rate(registry: Registry) -> None:
+    """Best-of-many without correction is a mistake: every attack that counts makes each test's share smaller."""
+    alone, crowded = audit(registry), audit(registry.add("attacks", "label/again", "broken_attacks:SpectralAgain"))
+    shares = [
+        min(f.bound["alpha"] for f in a.findings if f.role == "confirmatory" and f.bound) for a in (alone, crowded)
+    ]
+    assert shares[0] == pytest.approx(0.045 / 6)
+    assert shares[1] == pytest.approx(0.045 / 8)
 
 
 def test_encoders_that_never_move_are_seen_to_have_learned_nothing(registry: Registry) -> None:

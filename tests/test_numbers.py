@@ -79,6 +79,14 @@ def test_accounting_names_every_epsilon(table: Table) -> None:
     assert site["nominal"] < 0.5 < site["site, all labels"] < site["outsider"]
 
 
+def test_golden_epsilons_of_one_run_under_two_relations(table: Table) -> None:
+    """q = .01, sigma = 1, T = 10,000, delta = 1e-5: RDP 6.7127, PLD add/remove 6.1877, PLD replace-one 10.8808."""
+    row = table("accounting", "--noise-multiplier", "1", "--batch", "1", "--records", "100", "--epochs", "100")[0]
+    assert round(row["nominal"], 4) == 6.7127
+    assert round(row["nominal, PLD"], 4) == 6.1877
+    assert round(row["replace-one, PLD"], 4) == 10.8808
+
+
 def test_accounting_at_a_given_noise_and_over_a_range(table: Table) -> None:
     rows = table("accounting", "--noise-multiplier", "2:8:3")
     assert [row["noise multiplier"] for row in rows] == [2.0, 5.0, 8.0]

@@ -88,7 +88,8 @@ def run_accounting(given: Mapping[str, str | None], *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    columns = ("noise for", "eps", "noise multiplier", "nominal", "site", "site, all labels", "outsider")
+    names = ("nominal", "nominal, PLD", "replace-one, PLD", "site", "site, all labels", "outsider")
+    columns = ("noise for", "eps", "noise multiplier", *names)
     table = _table(*columns)
     for item in rows:
         table.add_row(*(_text(item[column]) for column in columns))
@@ -96,7 +97,8 @@ def run_accounting(given: Mapping[str, str | None], *, as_json: bool) -> None:
     console.print(table)
     console.print(
         f"delta {delta:g}, q = {rate:.4g}, {count} steps, {epochs} releases of a record, K = {tasks}, J = {moved}. "
-        "nominal: add/remove, Poisson, Opacus RDP. site and outsider: replacing labels, no sampling, Gaussian DP.",
+        "nominal: add/remove, Poisson, Opacus RDP; PLD: dp-accounting. site and outsider: replacing labels, no "
+        "sampling, Gaussian DP.",
         style="dim",
     )
 

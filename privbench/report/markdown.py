@@ -47,6 +47,9 @@ def markdown(audit: Audit) -> str:
     lines += [f"- {words.MARKS[item.verdict]} {words.sentence(item, audit)}" for item in words.confirmatory(audit)] or [
         "None: no bound speaks about what was measured."
     ]
+    note = words.planning_note(audit)
+    if note:
+        lines += ["", note]
     lines += ["", words.INTERVAL_NOTE, "", "## Findings for information", ""]
     lines += [f"- {words.sentence(item, audit)}" for item in words.descriptive(audit)]
     note = words.rho_note(audit)

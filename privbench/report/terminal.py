@@ -42,6 +42,7 @@ def show(audit: Audit, console: Console) -> None:
         console.print(_line(finding, audit))
     if not words.confirmatory(audit):
         _note(console, "None: no bound speaks about what was measured.")
+    _note(console, words.planning_note(audit))
     _heading(console, "Findings for information")
     for finding in words.descriptive(audit):
         console.print(_line(finding, audit))

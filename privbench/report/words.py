@@ -229,6 +229,22 @@ def rho_note(audit: Audit) -> str | None:
     return text + "."
 
 
+def planning_note(audit: Audit) -> str | None:
+    """How many scored canaries it takes to catch 1.2 times each bound's signal."""
+    needed = {
+        str(finding.bound["name"]): finding.bound["needed"]
+        for finding in confirmatory(audit)
+        if finding.bound and finding.bound["needed"] is not None
+    }
+    if not needed:
+        return None
+    listed = ", ".join(f"{name} {count:,}" for name, count in needed.items())
+    return (
+        f"Scored canaries for a probability of .9 that 1.2 times a bound's signal is EXCEEDED: {listed}; "
+        f"{audit.secret['scored']:,} were scored."
+    )
+
+
 def controls_note(finding: Finding) -> str:
     """Both controls of one finding."""
     positive, negative = finding.controls.get("positive"), finding.controls.get("negative")

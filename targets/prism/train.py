@@ -27,6 +27,10 @@ from privbench.threat import Channel
 FloatArray = npt.NDArray[np.float32]
 
 
+_COMPARED_RECORDS = 16
+"""Records whose gradients are computed once with and once without their batch."""
+
+
 @dataclass(frozen=True)
 class Streams:
     """Independent seeded generators, so that one choice never shifts another's draws."""
@@ -242,21 +246,34 @@ class Trainer:
         return result
 
     def _batch_dependence(self, noise: Noise) -> float:
-        """Largest relative change of a record's clipped gradient when it is clipped without its batch."""
-        rows = torch.arange(min(len(self.train), self.config.training.batch))
-        z = self.network.embed(self.train)[rows].clone().requires_grad_()
+        """Largest relative change of a record's clipped gradient when it is computed without its batch.
+
+        Catches a loss reduced over the batch, layers and losses that mix records, and clipping by a batch's norm.
+        """
+        rows = torch.arange(min(len(self.train), _COMPARED_RECORDS))
+        embeddings = self.network.embed(self.train)
+        together = self._bounded(embeddings, rows, noise)
+        alone = torch.cat([self._bounded(embeddings, row, noise) for row in torch.split(rows, 1)], dim=1)
+        scale = float(alone.norm(dim=3).max())
+        return float((together - alone).norm(dim=3).max()) / max(scale, 1e-30)
+
+    def _bounded(self, embeddings: Tensor, rows: Tensor, noise: Noise) -> Tensor:
+        """Clipped gradients of these records as one batch, [tasks, B, sites, d]."""
+        z = embeddings[rows].clone().requires_grad_()
         losses = self._losses(self.network.server(z), rows)
-        defense, worst = self.config.defense, 0.0
-        for loss in losses.values():
-            gradient = self._per_site(_grad(loss.sum(), z))
-            for column, site in enumerate(self.network.sites):
-                together = defense.bounded(gradient[:, column], noise.clip[site])
-                alone = torch.cat(
-                    [defense.bounded(row, noise.clip[site]) for row in torch.split(gradient[:, column], 1)]
+        gradients = [self._per_site(_grad(loss.sum(), z)) for loss in losses.values()]
+        return torch.stack(
+            [
+                torch.stack(
+                    [
+                        self.config.defense.bounded(gradient[:, column], noise.clip[site])
+                        for column, site in enumerate(self.network.sites)
+                    ],
+                    dim=1,
                 )
-                scale = float(alone.norm(dim=1).max())
-                worst = max(worst, float((together - alone).norm(dim=1).max()) / max(scale, 1e-30))
-        return worst
+                for gradient in gradients
+            ]
+        )
 
     def _per_site(self, gradient: Tensor) -> Tensor:
         return gradient.view(len(gradient), len(self.network.sites), self.network.width)
