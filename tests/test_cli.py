@@ -237,6 +237,8 @@ def test_ctrl_c_ends_the_workers_and_leaves_no_record(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Test runners that use several processes ignore SIGINT, and a child would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     time.sleep(8)
     os.killpg(process.pid, signal.SIGINT)
