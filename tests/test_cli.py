@@ -231,14 +231,18 @@ def test_a_full_disk_is_a_clear_line_and_no_half_record(tmp_path: Path) -> None:
     assert not (tmp_path / "o" / "audit.json").exists()
 
 
+def take_sigint() -> None:
+    """Test runners that use several processes ignore SIGINT, and a child would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_ends_the_workers_and_leaves_no_record(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "privbench", "audit", "--target", "prism", "--eps", "0.5", "--out", str(tmp_path)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # Test runners that use several processes ignore SIGINT, and a child would inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=take_sigint,
     )
     time.sleep(8)
     os.killpg(process.pid, signal.SIGINT)
