@@ -242,7 +242,7 @@ def test_ctrl_c_ends_the_workers_and_leaves_no_record(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=take_sigint,
+        preexec_fn=take_sigint,  # noqa: PLW1509
     )
     time.sleep(8)
     os.killpg(process.pid, signal.SIGINT)
