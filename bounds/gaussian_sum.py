@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from privbench.bounds.base import Bound, BoundCard, BoundValue, Question, Unsupported
-from privbench.bounds.units import SAFE_FOR_AVERAGES, cdf, in_unit
+from privbench.bounds.units import SAFE_FOR_AVERAGES, in_unit
 from privbench.mechanism import Mechanism
 
 _PAPER = "PRISM-VFL (two-task form); general form derived in docs/bounds.md"
@@ -37,11 +37,6 @@ def signal(clip: float, total_sigma: float, moved: int, rho: float, releases: in
         raise ValueError(f"rho must lie in [-1/(J-1), 1] = [{-1 / (moved - 1):g}, 1], got {rho}.")
     factor = moved * (1 + (moved - 1) * rho) if moved > 1 else 1.0
     return _ratio(clip * math.sqrt(releases * max(factor, 0.0)), total_sigma)
-
-
-def accuracy(s: float) -> float:
-    """Phi(s): the Bayes accuracy on a fair coin."""
-    return cdf(s)
 
 
 def needs_rho(mechanism: Mechanism, moved: int) -> bool:

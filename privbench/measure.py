@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,7 +42,6 @@ class Failure:
     """An attack that raised: its findings are FAILED with this reason, never missing."""
 
     reason: str
-    details: str
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def attack_all(
         except InputError:
             raise
         except Exception as error:
-            result = Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+            result = Failure(f"{type(error).__name__}: {error}")
         if isinstance(result, Outcome):
             outcomes[name] = result
         else:

@@ -80,7 +80,7 @@ def _assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
         if f"curve/{finding.attack}/{SECRET}" in scores:
             outcomes[finding.attack] = _outcome(finding.attack, card, threat, scores, releases)
         elif finding.verdict == Verdict.FAILED:
-            refused[finding.attack] = (card, threat, Failure(finding.reason, ""))
+            refused[finding.attack] = (card, threat, Failure(finding.reason))
         else:
             refused[finding.attack] = (card, threat, NotApplicable(finding.reason))
     rho, predicted, accumulated = audit.moves["rho"], audit.moves["predicted"], audit.series.get("oracle, predicted")

@@ -21,9 +21,9 @@ from privbench.bounds.gaussian_sum import (
     Composed,
     OneRelease,
     SingleTask,
-    accuracy,
     signal,
 )
+from privbench.bounds.units import cdf
 from privbench.errors import InputError
 from privbench.mechanism import Mechanism
 
@@ -210,7 +210,7 @@ class TestMonotone:
 
     @pytest.mark.parametrize(("s", "expected"), [(0.0, 0.5), (math.inf, 1.0), (40.0, 1.0)])
     def test_accuracy_at_the_ends(self, s: float, expected: float) -> None:
-        assert accuracy(s) == expected
+        assert cdf(s) == expected
 
 
 class TestUnsupported:
