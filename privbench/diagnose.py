@@ -28,6 +28,9 @@ def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
     # float32 rounding of a difference of two clipped gradients stays far below one part in ten thousand.
     if attacked.excess is not None and attacked.excess > 1 + 1e-4:
         flags.add("MOVES_EXCEED_CLIP")
+    per_task = mechanism is not None and mechanism.clip_unit == "task" and len(mechanism.sigma) > 1
+    if per_task and attacked.above_clip == 0 and (attacked.at_clip or 0.0) > 0.001:
+        flags.add("CLIP_AFTER_SUM")
     if attacked.noise is not None and attacked.noise.scale > LIMIT:
         flags.add("NOISE_NOT_AS_DECLARED")
     # A sum over d coordinates has a heavier tail than a normal: a wider limit keeps false flags as rare.

@@ -71,6 +71,12 @@ _ALL = (
         "take per-sample gradients of the unreduced loss, without layers or losses that mix records; clip each alone",
     ),
     Flag(
+        "CLIP_AFTER_SUM",
+        "noise-free releases lie at the clip norm and never above it, though the mechanism declares a clip per task",
+        "the sum over tasks is clipped, not each task: another mechanism, with another bound",
+        "declare clip_unit sum, or clip each task's gradient before summing",
+    ),
+    Flag(
         "CLIP_NEVER_BINDS",
         "at the curious site less than 0.1% of per-sample gradients reach the clip norm in every epoch",
         "the noise is scaled to a norm that no gradient has; often a mean-reduced loss made them 1/B too small",
@@ -114,6 +120,7 @@ VOIDING = frozenset(
         "NOISE_NOT_AS_DECLARED",
         "NOISE_REUSED",
         "CLIP_DEPENDS_ON_BATCH",
+        "CLIP_AFTER_SUM",
         "ORACLE_WEAK",
         "ORACLE_ABOVE_PREDICTION",
     }

@@ -66,6 +66,8 @@ class Attacked:
     mechanism: Mechanism | None
     prediction: Prediction | None
     excess: float | None
+    at_clip: float | None
+    above_clip: float | None
     rho: Rho | None
     noise: NoiseCheck | None
 
@@ -115,6 +117,8 @@ def attack_all(
         mechanism,
         prediction=moves.predicted(mechanism) if moves is not None and mechanism is not None else None,
         excess=moves.excess if moves is not None else None,
+        at_clip=moves.at_clip if moves is not None else None,
+        above_clip=moves.above_clip if moves is not None else None,
         rho=moves.rho(RHO_SHARE, association) if moves is not None else None,
         noise=check_noise(run.transcript, run.oracle, run.mechanisms) if run.oracle is not None else None,
     )

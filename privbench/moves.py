@@ -21,6 +21,9 @@ from privbench.recording import Oracle
 
 Array = npt.NDArray[np.float64]
 
+_ROUNDING = 1e-4
+"""float32 sums of clipped gradients stay far closer to what they should be."""
+
 
 @dataclass(frozen=True)
 class Rho:
@@ -55,12 +58,16 @@ class Prediction:
 class Moves:
     """joint [T, m]: norm of the joint move; cosines [T, m, pairs].
 
-    excess: the largest move over what the clip allows, 2 C for a task and 2 C J for all of them together.
+    excess: the largest move over what the clip allows, 2 C for a task and 2 C J for all of them together; at_clip,
+    above_clip: share of hypothetical releases whose norm is C itself, and larger. Clipped after the sum, many are at C
+    and none above; clipped per task, a sum passes C as soon as tasks agree.
     """
 
     joint: Array
     excess: float
     cosines: Array
+    at_clip: float = 0.0
+    above_clip: float = 0.0
 
     @classmethod
     def measure(
@@ -80,7 +87,17 @@ class Moves:
             _cosine(tasks[a], tasks[b], norms[a] * norms[b]) for a, b in itertools.combinations(range(len(moved)), 2)
         ]
         empty = np.zeros((*together.shape, 0))
-        return cls(together, largest / (2 * clip) if clip else 0.0, np.stack(cosines, axis=2) if cosines else empty)
+        stacked = np.stack(cosines, axis=2) if cosines else empty
+        if not clip:
+            return cls(together, 0.0, stacked)
+        sizes = np.stack(
+            [
+                np.linalg.norm(oracle.arrays[f"oracle/gradients/{site}/joint/{label}"][:, rows], axis=2) / clip
+                for label in (0, 1)
+            ]
+        )
+        at_clip, above_clip = float((np.abs(sizes - 1) <= _ROUNDING).mean()), float((sizes > 1 + _ROUNDING).mean())
+        return cls(together, largest / (2 * clip), stacked, at_clip, above_clip)
 
     def rho(self, alpha: float, label_association: float | None) -> Rho | None:
         """None where only one task moves: rho plays no part then."""

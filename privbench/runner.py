@@ -101,6 +101,8 @@ def run_audit(
         moves={
             "rho": attacked.rho.to_json() if attacked.rho else None,
             "excess": attacked.excess,
+            "at_clip": attacked.at_clip,
+            "above_clip": attacked.above_clip,
             "predicted": attacked.prediction.one if attacked.prediction else None,
         },
         noise=attacked.noise.to_json() if attacked.noise else None,

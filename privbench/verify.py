@@ -92,6 +92,8 @@ def _assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
         gradient_mechanism(mechanisms, first.party),
         prediction=Prediction(predicted, accumulated.y) if predicted is not None and accumulated is not None else None,
         excess=audit.moves["excess"],
+        at_clip=audit.moves["at_clip"],
+        above_clip=audit.moves["above_clip"],
         rho=Rho(**rho) if rho is not None else None,
         noise=NoiseCheck(**audit.noise) if audit.noise is not None else None,
     )

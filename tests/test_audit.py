@@ -18,6 +18,7 @@ from privbench.registry import Registry
 from privbench.runner import AuditResult, run_audit
 from privbench.scoring import count_right
 from privbench.stats import binomial
+from privbench.targets.prism.tape import Tape
 from privbench.targets.prism.train import Trainer
 
 MEDIUM = {**SMALL, "train": "600", "canaries": "400", "epochs": "10", "clip_factor": "2"}
@@ -141,6 +142,24 @@ def test_a_mechanism_that_is_not_as_declared_is_flagged_and_never_passes(
     assert flag in {item["name"] for item in found.flags}
     assert {f.verdict for f in found.findings if f.role == "confirmatory"} <= {"FAILED", "EXCEEDED"}
     assert gate(found).code in (1, 3)
+
+
+def test_a_clip_after_the_sum_is_flagged(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The site's noise-free releases, clipped after summing, behind a mechanism that declares a clip per task."""
+    honest = Tape.hypotheses
+
+    def clipped(self: Tape, *arguments: Any) -> None:
+        honest(self, *arguments)
+        epoch, rows = arguments[:2]
+        for array in self.oracle.values():
+            norm = np.linalg.norm(array[epoch, rows], axis=1, keepdims=True)
+            array[epoch, rows] *= np.minimum(1, CLIP / np.maximum(norm, 1e-30))
+
+    CLIP = audit(registry, MEDIUM).mechanisms[0]["clip"]  # noqa: N806
+    monkeypatch.setattr(Tape, "hypotheses", clipped)
+    found = audit(registry, MEDIUM)
+    assert "CLIP_AFTER_SUM" in {flag["name"] for flag in found.flags}
+    assert {f.verdict for f in found.findings if f.role == "confirmatory"} <= {"FAILED", "EXCEEDED"}
 
 
 @pytest.mark.parametrize("fault", ["mean-reduced loss", "batch-level loss"])
