@@ -79,6 +79,11 @@ class Unsupported:
     reason: str
 
 
+def lowest_rho(moved: int) -> float:
+    """The smallest mean pairwise cosine that J moves can have: -1 / (J - 1), and -1 where none is formed."""
+    return -1 / (moved - 1) if moved > 1 else -1.0
+
+
 class Bound(ABC):
     """Base of all bounds: pure functions of a mechanism and a question."""
 

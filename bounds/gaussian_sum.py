@@ -3,14 +3,15 @@
 PRISM-VFL: a site receives the sum over K tasks of per-sample gradients, each clipped to C, each with its own
 N(0, sigma_k^2 I). The coin moves the labels of J of them. The exact Bayes accuracy of an adversary who knows the
 directions is Phi(s) for one release, with the signal ratio s below. The published two-task form is J = K = 2.
-Neighbouring mechanisms have other constants: `signal` knows each by its description and refuses what it does not.
+Neighbouring mechanisms have other constants: `mechanism_signal` knows each by its description, and `check` refuses
+what it does not.
 """
 
 from __future__ import annotations
 
 import math
 
-from privbench.bounds.base import Bound, BoundCard, BoundValue, Question, Unsupported
+from privbench.bounds.base import Bound, BoundCard, BoundValue, Question, Unsupported, lowest_rho
 from privbench.bounds.units import SAFE_FOR_AVERAGES, in_unit
 from privbench.mechanism import Mechanism
 
@@ -33,8 +34,8 @@ def signal(clip: float, total_sigma: float, moved: int, rho: float, releases: in
     """
     if moved < 1:
         raise ValueError(f"J must be at least 1, got {moved}.")
-    if moved > 1 and not -1 / (moved - 1) <= rho <= 1:
-        raise ValueError(f"rho must lie in [-1/(J-1), 1] = [{-1 / (moved - 1):g}, 1], got {rho}.")
+    if moved > 1 and not lowest_rho(moved) <= rho <= 1:
+        raise ValueError(f"rho must lie in [-1/(J-1), 1] = [{lowest_rho(moved):g}, 1], got {rho}.")
     factor = moved * (1 + (moved - 1) * rho) if moved > 1 else 1.0
     return _ratio(clip * math.sqrt(releases * max(factor, 0.0)), total_sigma)
 
@@ -79,7 +80,7 @@ def check(mechanism: Mechanism, question: Question) -> Unsupported | None:
     unknown = [task for task in question.moved if task not in mechanism.sigma]
     if unknown:
         return Unsupported("sigma", f"no noise is described for the moved tasks {unknown}")
-    lowest = -1 / (len(question.moved) - 1) if len(question.moved) > 1 else -1.0
+    lowest = lowest_rho(len(question.moved))
     if question.rho is not None and question.rho < lowest:
         return Unsupported("rho", f"{len(question.moved)} moves have a mean cosine of at least {lowest:g}")
     return None

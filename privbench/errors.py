@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+OK, EXCEEDED, USAGE, INCOMPLETE = 0, 1, 2, 3
+"""Exit codes (README): no check exceeded, one was, bad input, something failed or is missing."""
+
 
 class PrivbenchError(Exception):
     """Base of the errors that are reported in one or two lines, without a traceback."""

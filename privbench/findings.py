@@ -23,10 +23,20 @@ from privbench.registry import Registry
 from privbench.scoring import Control, Leakage, ScoredGuess
 from privbench.stats import binomial
 from privbench.threat import ThreatModel
-from privbench.verdict import ALPHA, RHO_SHARE, SCORING, ConfirmatoryTest, Judgement, Verdict, judge
+from privbench.verdict import (
+    ALPHA,
+    RHO_SHARE,
+    SCORING,
+    ConfirmatoryTest,
+    Judgement,
+    Verdict,
+    canaries_needed,
+    judge,
+)
 
 METRIC = "accuracy"
 PLANNED_MARGIN, PLANNED_POWER = 1.2, 0.9
+"""Each bound says how many canaries would catch so many times its signal with this probability."""
 NOTHING = "none"
 
 
@@ -102,7 +112,7 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
                 reason = f"no bound: the mechanism's {value.part} is not covered ({value.reason})"
                 finding = replace(finding, verdict=Verdict.UNCOVERED, reason=reason, role="descriptive")
             else:
-                finding = _held(finding, cell, value, outcome, judgements.get(cell.id), tests.get(cell.id))
+                finding = _held(finding, value, _scored(cell, outcome).leakage(), judgements.get(cell.id))
         findings.append(finding)
     return Judged(
         tuple(findings),
@@ -119,9 +129,10 @@ def _plan(evidence: Evidence, registry: Registry) -> Iterator[_Cell]:
     upper = attacked.rho.upper if attacked.rho is not None else None
     attacks = {name: (item.card, item.threat) for name, item in attacked.outcomes.items()}
     attacks |= {name: (card, threat) for name, (card, threat, _) in attacked.refused.items()}
+    bounds = _relevant(evidence, registry)
     for attack, (card, threat) in attacks.items():
         uncovered = {1, attacked.releases}
-        for name, bound in _relevant(evidence, registry).items():
+        for name, bound in bounds.items():
             claims = evidence.claims if bound.card.about == "claim" else (None,)
             for number, claim in enumerate(claims):
                 if name == "nominal-curve" and claim is not None and claim.audience != "nominal":
@@ -241,38 +252,25 @@ def _measured(finding: Finding, cell: _Cell, outcome: Outcome, attacked: Attacke
     )
 
 
-def _held(
-    finding: Finding,
-    cell: _Cell,
-    value: BoundValue,
-    outcome: Outcome,
-    judgement: Judgement | None,
-    test: ConfirmatoryTest | None,
-) -> Finding:
+def _held(finding: Finding, value: BoundValue, leakage: Leakage, judgement: Judgement | None) -> Finding:
     """Attach the bound; a descriptive cell shows its p-value and is not judged."""
-    leakage = _scored(cell, outcome).leakage()
+    needed = None
+    if judgement is not None and math.isfinite(value.signal):
+        guesses_each = leakage.n // leakage.canaries
+        needed = canaries_needed(value, guesses_each, PLANNED_MARGIN, PLANNED_POWER, judgement.smallest)
     bound = {
         "name": value.name,
         "unit": value.unit,
         "value": value.value,
         "p_value": binomial.p_value(leakage.right, leakage.n, value.value),
         "alpha": judgement.share if judgement is not None else None,
-        "needed": _needed(value, judgement, leakage),
+        "needed": needed,
         "inputs": dict(value.inputs),
         "assumptions": list(value.assumptions),
     }
     if judgement is None:
         return replace(finding, bound=bound, verdict=Verdict.REPORTED, reason="descriptive: shown, not judged")
     return replace(finding, bound=bound, verdict=judgement.verdict, reason=judgement.reason)
-
-
-def _needed(value: BoundValue, judgement: Judgement | None, leakage: Leakage) -> int | None:
-    """Scored canaries with which 1.2 times the bound's signal would be EXCEEDED in 90% of audits."""
-    if judgement is None or not math.isfinite(value.signal):
-        return None
-    stronger = NormalDist().cdf(PLANNED_MARGIN * value.signal)
-    guesses = binomial.records_needed(value.value, stronger, judgement.smallest, PLANNED_POWER)
-    return math.ceil(guesses * leakage.canaries / leakage.n) if guesses else None
 
 
 def _control(control: Control | None) -> dict[str, Any] | None:

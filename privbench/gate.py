@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from privbench.errors import EXCEEDED, INCOMPLETE, OK
 from privbench.record import Audit
 from privbench.verdict import Verdict
-
-OK, EXCEEDED, USAGE, INCOMPLETE = 0, 1, 2, 3
 
 _ABLE_TO_FAIL = (Verdict.EXCEEDED, Verdict.WITHIN, Verdict.INCONCLUSIVE)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from privbench import accounting
-from privbench.bounds.base import Bound, BoundValue, Question, Unsupported
+from privbench.bounds.base import Bound, BoundValue, Question, Unsupported, lowest_rho
 from privbench.errors import InputError
 from privbench.mechanism import Claim, ClipUnit, Mechanism, NoiseUnit
 from privbench.options import parse_number
@@ -49,7 +49,7 @@ class Point:
         """The mechanism and the question; `InputError` for J > K, J < 1 or an impossible rho."""
         if not 1 <= self.moved <= self.tasks:
             raise InputError(f"--moved must lie in 1 .. --tasks = {self.tasks}, got {self.moved}.")
-        lowest = -1 / (self.moved - 1) if self.moved > 1 else -1.0
+        lowest = lowest_rho(self.moved)
         if not lowest <= self.rho <= 1:
             raise InputError(f"--rho must lie in [{lowest:g}, 1] for {self.moved} moved tasks, got {self.rho:g}.")
         if self.mechanism not in MECHANISMS:

@@ -51,11 +51,12 @@ def run_audit(
     jobs = {role: Job(role, target, item, options.seed) for role, item in target.roles(config).items()}
     runs = run_all(jobs, parallel, report)
     report("attacks", 0.0)
+    threats = target.threats(config)
     audited = runs["audited"]
     attacked = attack_all(
         attacks,
         registry,
-        target.threats(config),
+        threats,
         audited,
         options.seed,
         association=_association(audited, runs["clean"]),
@@ -86,7 +87,7 @@ def run_audit(
             started=started.isoformat(timespec="seconds"),
             seconds=time.monotonic() - clock,
         ),
-        threats=[threat.to_json() for threat in target.threats(config)],
+        threats=[threat.to_json() for threat in threats],
         mechanisms=[item.to_json() for item in audited.mechanisms],
         claims=[item.to_json() for item in audited.claims],
         epsilons=[item.to_json() for item in target.epsilons(config)],

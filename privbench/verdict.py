@@ -106,8 +106,7 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
         return say(Verdict.INCONCLUSIVE, f"not exceeded, but {test.controls_failed}: a weak attack proves nothing")
     if binomial.upper_limit(test.right, test.n, smallest) <= value:
         return say(Verdict.WITHIN, "these attacks did not exceed the bound, and the upper limit is below it")
-    stronger = NormalDist().cdf(MARGIN * test.bound.signal) if math.isfinite(test.bound.signal) else 1.0
-    power = binomial.power(test.n, value, stronger, smallest)
+    power = binomial.power(test.n, value, _at(test.bound, MARGIN), smallest)
     if power >= POWER and test.optimal:
         return say(
             Verdict.WITHIN,
@@ -116,8 +115,7 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
         )
     if power >= POWER:
         return say(Verdict.INCONCLUSIVE, "not exceeded, but a stronger leak might not have shown in this attack either")
-    guesses = binomial.records_needed(value, stronger, smallest, POWER)
-    needed = math.ceil(guesses * test.canaries / test.n) if guesses else None
+    needed = canaries_needed(test.bound, test.n // test.canaries, MARGIN, POWER, smallest)
     wanted = f"about {needed:,} scored canaries would do" if needed else "no feasible number of canaries would do"
     wanted += f", {test.canaries:,} were scored"
     return say(
@@ -125,3 +123,16 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
         f"not exceeded, but {MARGIN} times the bound's signal would have been caught with probability {power:.2f} "
         f"only; {wanted}",
     )
+
+
+def canaries_needed(bound: BoundValue, guesses_each: int, margin: float, power: float, share: float) -> int | None:
+    """Scored canaries, of `guesses_each` guesses, with which `margin` times the bound's signal is EXCEEDED at this
+    share of alpha with probability `power`; None where no feasible number does.
+    """
+    guesses = binomial.records_needed(bound.value, _at(bound, margin), share, power)
+    return math.ceil(guesses / guesses_each) if guesses else None
+
+
+def _at(bound: BoundValue, margin: float) -> float:
+    """The accuracy of `margin` times the bound's signal."""
+    return NormalDist().cdf(margin * bound.signal) if math.isfinite(bound.signal) else 1.0

@@ -183,12 +183,7 @@ def test_a_damaged_record_is_refused(command_line: CommandLine, tmp_path: Path, 
 
 def test_a_cancelled_job_leaves_no_worker_and_no_record(tmp_path: Path) -> None:
     """CI cancels with SIGTERM to the parent alone."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "privbench", "audit", "--target", "prism", "--eps", "0.5", "--out", str(tmp_path)],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    process = start_audit(tmp_path)
     time.sleep(8)
     process.terminate()
     _, stderr = process.communicate(timeout=60)
@@ -231,19 +226,24 @@ def test_a_full_disk_is_a_clear_line_and_no_half_record(tmp_path: Path) -> None:
     assert not (tmp_path / "o" / "audit.json").exists()
 
 
+def start_audit(out: Path) -> subprocess.Popen[str]:
+    """A default audit in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "privbench", "audit", "--target", "prism", "--eps", "0.5", "--out", str(out)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=take_sigint,  # noqa: PLW1509
+    )
+
+
 def take_sigint() -> None:
     """Test runners that use several processes ignore SIGINT, and a child would inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_ctrl_c_ends_the_workers_and_leaves_no_record(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "privbench", "audit", "--target", "prism", "--eps", "0.5", "--out", str(tmp_path)],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=take_sigint,  # noqa: PLW1509
-    )
+    process = start_audit(tmp_path)
     time.sleep(8)
     os.killpg(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=60)

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from privbench.cli.console import plain_console
-from privbench.errors import InputError, unknown
-from privbench.gate import OK, gate
+from privbench.errors import OK, InputError, unknown
+from privbench.gate import gate
 from privbench.options import AuditOptions, parse_number
 from privbench.record import check_writable, write
 from privbench.registry import default_registry

@@ -15,9 +15,8 @@ import click
 import typer
 
 import privbench
-from privbench.errors import InputError, PrivbenchError, RecordError
+from privbench.errors import INCOMPLETE, USAGE, InputError, PrivbenchError, RecordError
 
-USAGE, INCOMPLETE = 2, 3
 INTERRUPTED = 130
 """What typer makes of Ctrl-C; privbench's own codes end at 3."""
 

@@ -59,6 +59,11 @@ class Network:
         with torch.inference_mode():
             return {task: logits.numpy() for task, logits in self.server(z).items()}
 
+    def keep_best(self, scores: list[float], score: float, best: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+        """Note an epoch's validation score; the states to restore at the end, the earliest of equals."""
+        scores.append(score)
+        return self.snapshot() if score > max(scores[:-1], default=-1.0) else best
+
     def snapshot(self) -> list[dict[str, Tensor]]:
         return [copy.deepcopy(module.state_dict()) for module in self.modules()]
 

@@ -8,6 +8,7 @@ A curious site wants the other sites' labels of its own patients.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,8 +115,6 @@ class Prism(Target):
 
 def _with_canaries(cohort: Cohort, config: PrismConfig, rng: np.random.Generator) -> tuple[Cohort, Secrets]:
     """Replace the moved tasks' labels of randomly drawn records by one fair coin each (all labels of a task)."""
-    from dataclasses import replace
-
     count = len(cohort)
     chosen = np.sort(rng.choice(count, config.training.canaries, replace=False))
     coins = rng.integers(0, 2, len(chosen))

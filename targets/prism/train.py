@@ -108,9 +108,7 @@ class Trainer:
             for batch in self._batches():
                 shares.append(self._step(batch, epoch, noise, tape))
             clipped.append(float(np.mean(shares)))
-            scores.append(self._validate())
-            if scores[-1] > max(scores[:-1], default=-1.0):
-                best = self.network.snapshot()
+            best = self.network.keep_best(scores, self._validate(), best)
             progress(f"{config.role} run: epoch {epoch + 1} of {shape[0]}", (epoch + 1) / shape[0])
         self.network.restore(best)
         diagnostics = {
@@ -130,11 +128,10 @@ class Trainer:
         embeddings, validation = frozen.network.embed(frozen.train), frozen.network.embed(frozen.validation)
         frozen._train_server(embeddings, epochs=1)
         scores: list[float] = []
+        best: list[dict[str, Tensor]] = []
         for _ in range(self.config.training.epochs):
             frozen._train_server(embeddings, epochs=1)
-            scores.append(frozen._score(frozen.network.classify(validation)))
-            if scores[-1] > max(scores[:-1], default=-1.0):
-                best = frozen.network.snapshot()
+            best = frozen.network.keep_best(scores, frozen._score(frozen.network.classify(validation)), best)
         frozen.network.restore(best)
         return frozen.network
 
