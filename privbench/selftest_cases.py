@@ -166,14 +166,13 @@ def _f_dp(s: Sample, rng: np.random.Generator) -> float:
     return fdp_eps(top_guesses(s.scores, s.labels, rng, guess_in=side, guess_out=side), delta=s.delta).eps
 
 
-# A threshold from half of the records costs about 15% of the Gaussian eps, and one-run f-DP has a ceiling however
-# many records there are; within 10% is asked of the others.
+# One-run f-DP has a ceiling however many records there are; within 10% is asked of the others.
 ESTIMATORS: tuple[Estimator, ...] = (
     Estimator("Clopper-Pearson, threshold", "dp", _at_threshold("dp"), RESPONSE, 0.1),
-    Estimator("Clopper-Pearson, split", "dp", _on_split("dp"), RESPONSE, 0.1),
-    Estimator("Clopper-Pearson, ranks", "dp", _on_ranks("dp"), RESPONSE, 0.1),
+    Estimator("exact ranks, split", "dp", _on_split("dp"), RESPONSE, 0.1),
+    Estimator("exact ranks, grid", "dp", _on_ranks("dp"), RESPONSE, 0.1),
     Estimator("Gaussian DP, threshold", "gaussian", _at_threshold("gaussian"), GAUSSIAN, 0.1),
-    Estimator("Gaussian DP, split", "gaussian", _on_split("gaussian"), GAUSSIAN, 0.2),
+    Estimator("Gaussian DP, split", "gaussian", _on_split("gaussian"), GAUSSIAN, 0.1),
     Estimator("Gaussian DP, ranks", "gaussian", _on_ranks("gaussian"), GAUSSIAN, 0.1),
     Estimator("one run, eps (Steinke)", "dp", _steinke, RESPONSE, 0.1),
     Estimator("one run, f-DP (Mahloujifar)", "gaussian", _f_dp, GAUSSIAN, 0.5),

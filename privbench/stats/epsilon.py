@@ -5,7 +5,7 @@ Oprea 2020; Nasr et al. 2021). "gaussian" assumes that the mechanism is mu-Gauss
 al. 2023): far tighter and wrong where that is wrong. Both take the records for independent trials. Many canaries of
 one training are not: call the result an estimate there and decide with `one_run`.
 
-The threshold is given, or chosen on one half of the records and used on the other, or searched over a grid of ranks
+The threshold is given, or chosen on an eighth of the records and used on the others, or searched over a grid of ranks
 that n alone fixes. The best threshold of the scored records themselves proves nothing.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -96,18 +96,38 @@ def eps_on_split(
     alpha: float = 0.05,
     family: Family = "dp",
 ) -> EpsilonBound:
-    """A random half of each class chooses the threshold (the grid's best), the other half is measured there.
+    """A random eighth of each class chooses the rank of the negative that is the cut, the others are measured there.
 
+    The eighth's best rank of `rank_grid` becomes the same share of the measured negatives. It is then as fixed as if
+    it had been given, so the exact tail of `eps_on_ranks` holds at the whole alpha. Equal scores are put in a random
+    order first: deciding by lot between equal scores adds no information, and no tie block can swallow the cut.
     Errors as in `eps_from_counts` and `roc.split_by_label`; each class needs two records.
     """
     _check(delta, alpha, family)
-    positive, negative = (rng.permutation(side) for side in split_by_label(scores, labels))
-    if min(len(positive), len(negative)) < 2:
-        raise ValueError(f"a split needs 2 records a class, got {len(positive)} of label 1 and {len(negative)} of 0.")
-    half1, half0 = len(positive) // 2, len(negative) // 2
-    chosen = _on_grid(positive[:half1], negative[:half0], alpha, delta, family)
-    threshold = _above(positive[:half1], negative[:half0], chosen.cuts[np.argmax(chosen.low)])
-    return _from_point(_decide(positive[half1:], negative[half0:], threshold), delta, alpha, family)
+    sides = split_by_label(scores, labels)
+    if min(map(len, sides)) < 2:
+        raise ValueError(f"a split needs 2 records a class, got {len(sides[0])} of label 1 and {len(sides[1])} of 0.")
+    values = np.concatenate(sides)
+    place = np.empty(len(values))
+    place[np.lexsort((rng.random(len(values)), values))] = np.arange(len(values))
+    positive, negative = (rng.permutation(side) for side in np.split(place, [len(sides[0])]))
+    part1, part0 = (math.ceil(len(side) / 8) for side in (positive, negative))
+    n0 = len(negative) - part0
+
+    def measured(positive: FloatArray, negative: FloatArray) -> tuple[float, float]:
+        chosen = _on_grid(
+            positive[:part1], negative[:part0], alpha / 100, delta, family
+        )  # a lucky rank of a few is passed over
+        share = float(chosen.ranks[np.argmax(chosen.low)]) / part0
+        rank = np.array([min(n0, max(1, round(share * n0)))])
+        grid = _on_grid(positive[part1:], negative[part0:], alpha, delta, family, rank)
+        return _rank_limit(grid, 0, alpha, delta, family), float(grid.cuts[0])
+
+    limit, cut = measured(positive, negative)
+    ceiling, _ = measured(np.ones(len(positive)), np.zeros(len(negative)))
+    point = _decide(positive[part1:], negative[part0:], _above(positive[part1:], negative[part0:], cut))
+    threshold = None if point.threshold is None else float(np.sort(values)[int(point.threshold)])
+    return _bound(limit, ceiling, delta, alpha, replace(point, threshold=threshold), family)
 
 
 def eps_on_ranks(
@@ -161,9 +181,16 @@ class _Grid:
     high: FloatArray
 
 
-def _on_grid(positive: FloatArray, negative: FloatArray, share: float, delta: float, family: Family) -> _Grid:
+def _on_grid(
+    positive: FloatArray,
+    negative: FloatArray,
+    share: float,
+    delta: float,
+    family: Family,
+    ranks: IntArray | None = None,
+) -> _Grid:
     n1, n0 = len(positive), len(negative)
-    ranks = rank_grid(n0)
+    ranks = rank_grid(n0) if ranks is None else ranks
     cuts = np.sort(negative)[n0 - ranks]
     fn = np.searchsorted(np.sort(positive), cuts, side="right")
 
@@ -176,11 +203,14 @@ def _on_grid(positive: FloatArray, negative: FloatArray, share: float, delta: fl
 
 
 def _excluded(miss: Any, alarm: Any, delta: float, family: Family) -> FloatArray:
-    """Largest parameter that an FNR of at most `miss` and an FPR of at most `alarm` exclude; 0 if they exclude none."""
+    """Largest parameter that an FNR of at most `miss` and an FPR of at most `alarm` exclude; not above 0: none.
+
+    Below 0 it still orders the ranks: the eighth that chooses a rank may show nothing at any of them.
+    """
     if family == "gaussian":
-        return np.asarray(np.maximum(0.0, -special.ndtri(alarm) - special.ndtri(miss)))
+        return np.asarray(-special.ndtri(alarm) - special.ndtri(miss))
     ratio = np.maximum((1 - miss - delta) / alarm, (1 - alarm - delta) / miss)
-    return np.asarray(np.log(np.maximum(1.0, ratio)))
+    return np.asarray(np.log(np.maximum(ratio, ROUNDING)))
 
 
 def _tradeoff(family: Family, delta: float) -> Callable[[FloatArray, float], FloatArray]:
@@ -240,8 +270,13 @@ def _from_point(point: OperatingPoint, delta: float, alpha: float, family: Famil
     _check(delta, alpha, family)
     fn = point.n1 - point.tp
     limit, ceiling = (
-        float(
-            _excluded(upper_limit(misses, point.n1, alpha / 2), upper_limit(alarms, point.n0, alpha / 2), delta, family)
+        max(
+            0.0,
+            float(
+                _excluded(
+                    upper_limit(misses, point.n1, alpha / 2), upper_limit(alarms, point.n0, alpha / 2), delta, family
+                )
+            ),
         )
         for misses, alarms in ((fn, point.fp), (0, 0))
     )

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
-from privbench.accounting import gdp_eps
+from privbench.accounting import gdp_eps, gdp_mu
 from privbench.stats.epsilon import (
     EpsilonBound,
     Family,
@@ -422,7 +422,26 @@ def test_the_split_is_that_of_the_generator() -> None:
     scores, labels = gaussians(np.random.default_rng(18), 100, 2)
     once, again = (eps_on_split(scores, labels, np.random.default_rng(3), delta=DELTA) for _ in range(2))
     assert once == again
-    assert (once.point.n1, once.point.n0) == (50, 50)
+    assert (once.point.n1, once.point.n0) == (87, 87)
+
+
+def test_the_split_comes_near_the_truth_at_ten_thousand_records() -> None:
+    """Within 10% where the signal is plain, within 25% where an eighth of the records shows nothing by itself."""
+    for mu, least in ((1.0, 0.9), (gdp_mu(1.0, DELTA), 0.75)):
+        found = []
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            found.append(eps_on_split(*gaussians(rng, 5000, mu), rng, delta=DELTA, family="gaussian").eps)
+        assert least < np.mean(found) / gdp_eps(mu, DELTA) < 1
+
+
+def test_the_split_cuts_through_a_tie_block() -> None:
+    """Randomised response at eps 1: both values are tied thousands of times."""
+    rng, labels, found = np.random.default_rng(19), np.repeat([1.0, 0.0], 5000), []
+    for _ in range(20):
+        scores = np.where(rng.random(10_000) < special.expit(1), labels, 1 - labels)
+        found.append(eps_on_split(scores, labels, rng, delta=DELTA).eps)
+    assert 0.9 < np.mean(found) < 1
 
 
 # Refusals
