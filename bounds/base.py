@@ -34,7 +34,8 @@ class Question:
     moved      the tasks whose labels the coin moves (J of the mechanism's K)
     releases   T, how often the record was released
     unit       accuracy, auc, advantage, mu or tpr@F
-    rho        upper confidence limit of the mean |cosine| between the moves; None where J = 1 or unmeasured
+    rho        upper confidence limit of the mean |cosine| between the moves; None where unmeasured: then the
+               mechanism's own, or 1
     largest    the largest |cosine| of any record; None is read as 1 where a unit needs it
     secret     "label": a coin on labels; "member": a coin on the record's presence
     claim      the claim under test, for bounds that speak about one

@@ -24,6 +24,8 @@ CLEAN_SERVER = (
     "trains on clean gradients"
 )
 MEASURED_RHO = "rho is the upper confidence limit of the mean |cosine| of the counterfactual moves"
+DECLARED_RHO = "rho is as the mechanism's description says; it was not measured"
+UNMEASURED_RHO = "rho is 1, its largest value: the cosine of the counterfactual moves was not measured"
 LARGEST_RHO = "rho is the largest |cosine| of any record, or 1: an average would not be safe in this unit"
 
 
@@ -96,17 +98,25 @@ class _General(Bound):
         # A record that appears or vanishes takes all its tasks along, and moves half as far as a replaced label.
         member = question.secret == "member"
         moved = mechanism.tasks if member else question.moved
-        averaged = question.unit in SAFE_FOR_AVERAGES
-        rho = question.rho if averaged else (1.0 if question.largest is None else question.largest)
+        rho, source = _rho(mechanism, question)
         assumptions = [CLIPPED, INDEPENDENT]
         if needs_rho(mechanism, len(moved)):
-            if rho is None:
-                return Unsupported("rho", "the cosine between the moves was not measured")
-            assumptions.append(MEASURED_RHO if averaged else LARGEST_RHO)
-        s = mechanism_signal(mechanism, moved, rho or 0.0, releases) / (2 if member else 1)
+            assumptions.append(source)
+        s = mechanism_signal(mechanism, moved, rho, releases) / (2 if member else 1)
         if releases > 1 and not mechanism.server_noised:
             assumptions.append(CLEAN_SERVER)
         return _value(self.card.name, mechanism, question, s, (moved, rho, releases), tuple(assumptions))
+
+
+def _rho(mechanism: Mechanism, question: Question) -> tuple[float, str]:
+    """The cosine that this unit may be held against, and where it comes from: measured, declared, or the largest."""
+    if question.unit not in SAFE_FOR_AVERAGES:
+        return (1.0 if question.largest is None else question.largest), LARGEST_RHO
+    if question.rho is not None:
+        return question.rho, MEASURED_RHO
+    if mechanism.rho is not None:
+        return mechanism.rho, DECLARED_RHO
+    return 1.0, UNMEASURED_RHO
 
 
 def _value(
@@ -114,7 +124,7 @@ def _value(
     mechanism: Mechanism,
     question: Question,
     s: float,
-    over: tuple[tuple[str, ...], float | None, int],
+    over: tuple[tuple[str, ...], float, int],
     assumptions: tuple[str, ...],
 ) -> BoundValue:
     moved, rho, releases = over
@@ -182,12 +192,11 @@ class AsPublished(_Published):
         refused = self._refused(mechanism, question)
         if refused is not None:
             return refused
-        if question.rho is None:
-            return Unsupported("rho", "the cosine between the moves was not measured")
+        rho, source = _rho(mechanism, question)
         variance = sum(mechanism.sigma[task] ** 2 for task in question.moved) / len(question.moved)
-        s = signal(mechanism.clip or 0.0, math.sqrt(2 * variance), 2, question.rho)
-        shown = (question.moved, question.rho, 1)
-        return _value(self.card.name, mechanism, question, s, shown, (CLIPPED, INDEPENDENT, MEASURED_RHO))
+        s = signal(mechanism.clip or 0.0, math.sqrt(2 * variance), 2, rho)
+        shown = (question.moved, rho, 1)
+        return _value(self.card.name, mechanism, question, s, shown, (CLIPPED, INDEPENDENT, source))
 
 
 class SingleTask(_Published):
@@ -206,7 +215,7 @@ class SingleTask(_Published):
             return refused
         task = min(question.moved, key=lambda name: mechanism.sigma[name])
         s = signal(mechanism.clip or 0.0, mechanism.sigma[task], 1, 0.0)
-        return _value(self.card.name, mechanism, question, s, ((task,), None, 1), (CLIPPED, INDEPENDENT))
+        return _value(self.card.name, mechanism, question, s, ((task,), 0.0, 1), (CLIPPED, INDEPENDENT))
 
 
 def _ratio(shift: float, sigma: float) -> float:

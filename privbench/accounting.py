@@ -12,6 +12,7 @@ import warnings
 from scipy import optimize, special
 
 from privbench.errors import InputError
+from privbench.mechanism import Mechanism
 
 SMALLEST_PLD_MULTIPLIER = 0.3
 """Below it the discretised privacy loss outgrows memory (measured: 61 s and 10.7 GB at .05)."""
@@ -53,6 +54,21 @@ def site_mu(noise_multiplier: float, tasks: int, moved: int, releases: int) -> f
     A curious site sees its records' gradients one by one and knows the batch: no amplification by subsampling.
     """
     return 2 * moved * math.sqrt(releases) / (noise_multiplier * math.sqrt(tasks))
+
+
+def mechanism_mu(mechanism: Mechanism, moved: int, releases: int) -> float | None:
+    """mu of a record's own releases as a guarantee (rho = 1), when `moved` labels are replaced; None without noise.
+
+    Summed: 2 J C sqrt(T) / sqrt(sum sigma_k^2), J = 1 where the sum itself is clipped. Sent apart: 2 C sqrt(T sum of
+    1 / sigma_k^2), over the J least noised tasks.
+    """
+    sigmas = sorted(mechanism.sigma.values())
+    if mechanism.kind != "gaussian" or mechanism.clip is None or not sigmas or sigmas[0] == 0:
+        return None
+    reach = 2 * mechanism.clip * math.sqrt(releases)
+    if mechanism.noise == "separate":
+        return reach * math.sqrt(sum(sigma**-2 for sigma in sigmas[:moved]))
+    return reach * (1 if mechanism.clip_unit == "sum" else moved) / mechanism.total_sigma
 
 
 def site_multiplier(eps: float, delta: float, tasks: int, moved: int, releases: int) -> float:

@@ -7,10 +7,10 @@ never decides whether it succeeded; the scorer does, and only the scorer holds t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,9 @@ import numpy.typing as npt
 from privbench.errors import InputError
 from privbench.mechanism import Mechanism
 from privbench.recording import Oracle, Transcript
+from privbench.tensors import Blocks
 from privbench.threat import Channel, Knowledge, ThreatModel
 
-Array = npt.NDArray[Any]
 Scores = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
@@ -57,22 +57,38 @@ class Hints:
 
 
 @dataclass(frozen=True)
+class Stream:
+    """One party's releases [T, N, d]: the sum over tasks, or one task's where tasks are sent apart.
+
+    sigma: standard deviation of its noise, 0 where none is described. zero, one: the noise-free releases under either
+    coin, for who knows them.
+    """
+
+    released: Blocks
+    sigma: float
+    zero: Blocks | None
+    one: Blocks | None
+
+
+@dataclass(frozen=True)
 class View:
     """What one adversary sees, read-only, and nothing else.
 
-    arrays     the transcript's arrays that the threat model allows; the oracle's only with model and inputs
+    arrays     the transcript's arrays that the threat model allows; the oracle's only with model and inputs. Large ones
+               stay in their file: read them by blocks, `array[t][rows]`
     candidates the records whose secret it has to guess, [m]; hints are not among them
-    secret     which secret: "joint" or a task
+    secret     which secret: "joint" or a task; moved: the tasks whose labels its coin sets
     """
 
     threat: ThreatModel
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, Blocks]
     mechanisms: tuple[Mechanism, ...]
     secret: str
+    moved: tuple[str, ...]
     candidates: Index
     hints: Hints
 
-    def array(self, name: str) -> Array:
+    def array(self, name: str) -> Blocks:
         if name not in self.arrays:
             raise InputError(f"the view of {self.threat.label} holds no '{name}'; it holds {sorted(self.arrays)}.")
         return self.arrays[name]
@@ -81,6 +97,24 @@ class View:
     def mechanism(self) -> Mechanism | None:
         """The mechanism on the gradients that this party receives, if it is described."""
         return gradient_mechanism(self.mechanisms, self.threat.name)
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The releases that the coin moves: their sum, or one stream per moved task where tasks are sent apart."""
+        site, mechanism = self.threat.name, self.mechanism
+        found = []
+        for name, secret in stream_names(self.arrays, site, self.secret, self.moved):
+            sigma = 0.0 if mechanism is None else stream_sigma(mechanism, name)
+            pair = [self.arrays.get(f"oracle/gradients/{site}/{secret}/{coin}") for coin in (0, 1)]
+            found.append(Stream(self.arrays[name], sigma, pair[0], pair[1]))
+        return tuple(found)
+
+    def seen(self, release: int, rows: Index) -> Scores:
+        """1 where these records were released at that time, [m]; all of them where the transcript does not say."""
+        name = f"gradients/{self.threat.name}/seen"
+        if name not in self.arrays:
+            return np.ones(len(rows))
+        return np.asarray(self.arrays[name][release])[rows].astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -138,6 +172,7 @@ def view_of(
     transcript: Transcript,
     *,
     secret: str,
+    moved: tuple[str, ...],
     candidates: Index,
     hints: Hints,
     oracle: Oracle | None = None,
@@ -147,15 +182,29 @@ def view_of(
     """
     allowed = {name: array for name, array in transcript.arrays.items() if _allowed(name, threat)}
     if oracle is not None and {Knowledge.MODEL, Knowledge.INPUTS} <= threat.knowledge:
-        prefix = f"oracle/gradients/{threat.name}/{secret}/"
-        allowed |= {name: array for name, array in oracle.arrays.items() if name.startswith(prefix)}
-    return View(threat, MappingProxyType(allowed), transcript.mechanisms, secret, candidates, hints)
+        prefixes = tuple(f"oracle/gradients/{threat.name}/{name}/" for name in (secret, *moved))
+        allowed |= {name: array for name, array in oracle.arrays.items() if name.startswith(prefixes)}
+    return View(threat, MappingProxyType(allowed), transcript.mechanisms, secret, moved, candidates, hints)
 
 
 def gradient_mechanism(mechanisms: tuple[Mechanism, ...], site: str) -> Mechanism | None:
     """The mechanism on the cut gradients sent to `site`, or None when nobody described it."""
     found = [m for m in mechanisms if m.channel == Channel.GRADIENTS and m.party in (site, "*")]
     return found[0] if found else None
+
+
+def stream_names(arrays: Iterable[str], site: str, secret: str, moved: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """(array, secret) of each stream that the coin moves: gradients/SITE, or gradients/SITE/TASK of the moved tasks."""
+    names = set(arrays)
+    if f"gradients/{site}" in names:
+        return ((f"gradients/{site}", secret),)
+    return tuple((name, task) for task in moved if (name := f"gradients/{site}/{task}") in names)
+
+
+def stream_sigma(mechanism: Mechanism, name: str) -> float:
+    """Standard deviation of the noise on a stream, by the name of its array: gradients/SITE or gradients/SITE/TASK."""
+    _, _, task = name.partition("/")[2].partition("/")
+    return mechanism.sigma.get(task, 0.0) if task else mechanism.total_sigma
 
 
 def _allowed(name: str, threat: ThreatModel) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.bounds.base import BoundValue, Unsupported
-from privbench.measure import SECRET, Attacked
+from privbench.measure import Attacked
 from privbench.record import Series
 from privbench.stats import binomial
 
@@ -44,17 +44,18 @@ def series(attacked: Attacked, values: Iterable[BoundValue | Unsupported]) -> di
 
 def score_vectors(attacked: Attacked) -> dict[str, npt.NDArray[Any]]:
     """scores/, coins/, clean/, shuffled/ + ATTACK/SECRET/RELEASES, curve/ATTACK/SECRET and index/SECRET (records)."""
-    arrays: dict[str, npt.NDArray[Any]] = {f"index/{SECRET}": attacked.scored}
+    secret = attacked.secret
+    arrays: dict[str, npt.NDArray[Any]] = {f"index/{secret}": attacked.scored}
     for name, outcome in attacked.outcomes.items():
         by_releases = {1: outcome.one}
         if attacked.releases > 1:
             by_releases[attacked.releases] = outcome.all
         for releases, scored in by_releases.items():
-            key = f"{name}/{SECRET}/{releases}"
+            key = f"{name}/{secret}/{releases}"
             arrays[f"scores/{key}"] = scored.scores
             arrays[f"coins/{key}"] = scored.coins
             arrays[f"shuffled/{key}"] = scored.shuffled
             if scored.clean is not None:
                 arrays[f"clean/{key}"] = scored.clean
-        arrays[f"curve/{name}/{SECRET}"] = outcome.curve
+        arrays[f"curve/{name}/{secret}"] = outcome.curve
     return {name: np.ascontiguousarray(array) for name, array in arrays.items()}

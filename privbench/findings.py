@@ -16,7 +16,7 @@ from privbench.curves import score_vectors, series
 from privbench.diagnose import raised
 from privbench.errors import InputError
 from privbench.flags import VOIDING
-from privbench.measure import ORACLE, SECRET, Attacked, Failure, Outcome
+from privbench.measure import ORACLE, Attacked, Failure, Outcome
 from privbench.mechanism import Claim, Mechanism
 from privbench.record import Finding, Series
 from privbench.registry import Registry
@@ -66,23 +66,22 @@ class Judged:
 
 @dataclass(frozen=True)
 class _Cell:
-    """A planned (attack, releases, bound); `question` is None for a claim-free cell without bounds."""
+    """A planned (attack, releases, bound); `question` is None for a claim-free cell without bounds; `counts`: in the
+    confirmatory set."""
 
     attack: str
     card: AttackCard
     threat: ThreatModel
+    secret: str
     releases: int
     bound_id: str
     bound: Bound | None
     question: Question | None
+    counts: bool = False
 
     @property
     def id(self) -> str:
-        return f"{self.attack}/{SECRET}/{self.releases}/{METRIC}/{self.bound_id}"
-
-    @property
-    def confirmatory(self) -> bool:
-        return self.bound is not None and self.bound.card.name in self.card.confirmatory
+        return f"{self.attack}/{self.secret}/{self.releases}/{METRIC}/{self.bound_id}"
 
 
 def assemble(evidence: Evidence, registry: Registry) -> Judged:
@@ -94,10 +93,10 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
     tests = {
         cell.id: _test(cell, attacked.outcomes[cell.attack], value, flags & VOIDING)
         for cell in cells
-        if cell.confirmatory and cell.attack in attacked.outcomes and isinstance(value := values[cell.id], BoundValue)
+        if cell.counts and cell.attack in attacked.outcomes and isinstance(value := values[cell.id], BoundValue)
     }
     spent = RHO_SHARE if attacked.rho is not None else 0.0
-    planned = sum(cell.confirmatory and isinstance(values[cell.id], BoundValue) for cell in cells)
+    planned = sum(cell.counts and isinstance(values[cell.id], BoundValue) for cell in cells)
     judgements = dict(zip(tests, judge(list(tests.values()), ALPHA - spent, planned), strict=True))
     findings = []
     for cell in cells:
@@ -126,6 +125,8 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
 def _plan(evidence: Evidence, registry: Registry) -> Iterator[_Cell]:
     """Every attack against every bound that may say something about this mechanism; without one, against nothing."""
     attacked = evidence.attacked
+    # Where the oracle could not be run, what the others read is all there is to hold against the mechanism's bounds.
+    instead = () if ORACLE in attacked.outcomes else registry.get("attacks", ORACLE).card.confirmatory
     upper = attacked.rho.upper if attacked.rho is not None else None
     attacks = {name: (item.card, item.threat) for name, item in attacked.outcomes.items()}
     attacks |= {name: (card, threat) for name, (card, threat, _) in attacked.refused.items()}
@@ -144,9 +145,10 @@ def _plan(evidence: Evidence, registry: Registry) -> Iterator[_Cell]:
                         continue  # with one release it is g itself
                     question = Question(evidence.moved, releases, rho=upper, claim=claim)
                     uncovered.discard(releases)
-                    yield _Cell(attack, card, threat, releases, bound_id, bound, question)
+                    counts = bound.card.name in (*card.confirmatory, *instead)
+                    yield _Cell(attack, card, threat, attacked.secret, releases, bound_id, bound, question, counts)
         for releases in sorted(uncovered):
-            yield _Cell(attack, card, threat, releases, NOTHING, None, None)
+            yield _Cell(attack, card, threat, attacked.secret, releases, NOTHING, None, None)
 
 
 def _relevant(evidence: Evidence, registry: Registry) -> dict[str, Bound]:
@@ -206,7 +208,7 @@ def _blank(cell: _Cell, evidence: Evidence) -> Finding:
         threat_model=cell.threat.label,
         channel=str(cell.card.channels[0]),
         attack=cell.attack,
-        secret=f"canary/{SECRET}",
+        secret=f"canary/{cell.secret}",
         releases=cell.releases,
         metric=METRIC,
         value=None,
@@ -218,7 +220,7 @@ def _blank(cell: _Cell, evidence: Evidence) -> Finding:
         chance=None,
         baseline=None,
         controls={"positive": None, "negative": None},
-        role="confirmatory" if cell.confirmatory else "descriptive",
+        role="confirmatory" if cell.counts else "descriptive",
         bound=None,
         verdict=Verdict.FAILED,
         reason="",

@@ -11,7 +11,8 @@ import math
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -50,20 +51,36 @@ def manifest(
     }
 
 
-def cell_hash(target: str, resolved: Mapping[str, Any], seed: int, fingerprint: str) -> str:
-    """Content address of a run: resolved configuration, seed, data and code version."""
+def cell_hash(options: AuditOptions, resolved: Mapping[str, Any], attacks: Sequence[str], files: str) -> str:
+    """Content address of an audit: configuration, attacks, seed, data and code. `files`: a hash of the data."""
     key = {
-        "target": target,
+        "target": options.target,
         "config": dict(resolved),
-        "seed": seed,
-        "data": fingerprint,
-        "code": privbench.__version__,
+        "attacks": list(attacks),
+        "seed": options.seed,
+        "data": files,
+        "code": code_version(),
     }
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
+@cache
+def code_version() -> str:
+    """The release and a hash of the package's own source: a changed line of code is another version."""
+    digest, root = hashlib.sha256(), Path(privbench.__file__).parent
+    for folder, _, names in sorted(os.walk(root, followlinks=True)):
+        for name in sorted(names):
+            if name.endswith((".py", ".j2", ".json")):
+                file = Path(folder) / name
+                digest.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
+    return f"{privbench.__version__}+{digest.hexdigest()[:16]}"
+
+
 def _given(options: AuditOptions) -> dict[str, Any]:
     plain: dict[str, Any] = {name: _plain(value) for name, value in vars(options).items()}
+    if options.recording is not None:
+        files = vars(options.recording)
+        plain["recording"] = {kind: path.name for kind, path in files.items() if path is not None}
     if options.data:
         kind, _, folder = options.data.partition(":")
         plain["data"] = f"{kind}:{Path(folder).name}" if folder else kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,14 @@ from privbench.attack import (
     NotApplicable,
     View,
     gradient_mechanism,
+    stream_names,
     view_of,
 )
 from privbench.errors import InputError
 from privbench.mechanism import Mechanism
 from privbench.moves import Moves, Prediction, Rho
 from privbench.noise import NoiseCheck, check_noise
-from privbench.recording import Transcript
+from privbench.recording import Secrets
 from privbench.registry import Registry
 from privbench.scoring import ScoredGuess, one_release_each
 from privbench.seeds import stream
@@ -30,7 +31,6 @@ from privbench.target import Progress, TargetRun
 from privbench.threat import ThreatModel
 from privbench.verdict import RHO_SHARE
 
-SECRET = "joint"
 ORACLE = "label/oracle-lr"
 """The attack that every other one's strength is measured against."""
 CALIBRATION_SHARE = 8
@@ -57,8 +57,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Attacked:
-    """Everything measured on one audited run. `scored`: the records whose coins were guessed, [m]."""
+    """Everything measured on one audited run. `scored`: the records whose coins were guessed, [m]; `secret`: whose
+    coin, "joint" or a task.
+    """
 
+    secret: str
     outcomes: Mapping[str, Outcome]
     refused: Mapping[str, tuple[AttackCard, ThreatModel, NotApplicable | Failure]]
     releases: int
@@ -82,21 +85,21 @@ def attack_all(
     association: float | None,
     progress: Progress,
 ) -> Attacked:
-    """Every attack under the weakest of the threat models that suffices for it."""
-    site = threats[0].name
-    hints, scored, coins = _split(run, stream(seed, "calibration"))
+    """Every attack under the weakest of the threat models that suffices for it, on the first of the secrets."""
+    site, secret = threats[0].name, run.secrets.coined[0]
+    moved = run.secrets.moved(secret)
+    hints, scored, coins = _split(run.secrets, secret, stream(seed, "calibration"))
     mechanism = gradient_mechanism(run.mechanisms, site)
     moves = None
     if run.oracle is not None:
-        clip = mechanism.clip if mechanism is not None else None
-        moves = Moves.measure(run.oracle, site, run.secrets.joint, scored, clip)
+        moves = Moves.measure(run.oracle, site, secret, moved, scored, mechanism)
     outcomes: dict[str, Outcome] = {}
     refused: dict[str, tuple[AttackCard, ThreatModel, NotApplicable | Failure]] = {}
     for done, name in enumerate(names):
         progress(f"attack {name}", done / max(len(names), 1))
         attack: Attack = registry.get("attacks", name)()
         threat = _sufficient(attack.card, threats)
-        bench = _Bench(run, threat, hints, scored, coins, stream(seed, name))
+        bench = _Bench(run, threat, secret, hints, scored, coins, stream(seed, name))
         result: Outcome | NotApplicable | Failure
         try:
             result = bench.outcome(attack)
@@ -108,14 +111,16 @@ def attack_all(
             outcomes[name] = result
         else:
             refused[name] = (attack.card, threat, result)
-    releases = len(run.transcript.arrays[f"gradients/{site}"])
+    streams = stream_names(run.transcript.arrays, site, secret, moved)
+    releases = len(run.transcript.arrays[streams[0][0]]) if streams else 1
     return Attacked(
+        secret,
         outcomes,
         refused,
         releases,
         scored,
         mechanism,
-        prediction=moves.predicted(mechanism) if moves is not None and mechanism is not None else None,
+        prediction=moves.predicted() if moves is not None else None,
         excess=moves.excess if moves is not None else None,
         at_clip=moves.at_clip if moves is not None else None,
         above_clip=moves.above_clip if moves is not None else None,
@@ -130,13 +135,14 @@ class _Bench:
 
     run: TargetRun
     threat: ThreatModel
+    secret: str
     hints: Hints
     scored: npt.NDArray[np.int64]
     coins: npt.NDArray[np.uint8]
     rng: np.random.Generator
 
     def outcome(self, attack: Attack) -> Outcome | NotApplicable:
-        guess = attack(self._view(self.run.transcript, self.hints), self.rng)
+        guess = attack(self._view(self.hints), self.rng)
         if isinstance(guess, NotApplicable):
             return guess
         clean = self._clean(attack)
@@ -156,41 +162,47 @@ class _Bench:
         )
         return Outcome(attack.card, self.threat, one, final, guess.accumulated)
 
-    def _view(self, transcript: Transcript, hints: Hints) -> View:
+    def _view(self, hints: Hints) -> View:
         return view_of(
-            self.threat, transcript, secret=SECRET, candidates=self.scored, hints=hints, oracle=self.run.oracle
+            self.threat,
+            self.run.transcript,
+            secret=self.secret,
+            moved=self.run.secrets.moved(self.secret),
+            candidates=self.scored,
+            hints=hints,
+            oracle=self.run.oracle,
         )
 
     def _clean(self, attack: Attack) -> Guess | None:
         """Positive control: the same releases of the same run before the noise, attacked as if sigma were 0."""
-        name = f"oracle/gradients/{self.threat.name}/clean"
-        if self.run.oracle is None or name not in self.run.oracle.arrays:
+        view, oracle, site = self._view(self.hints), self.run.oracle, self.threat.name
+        names = [name for name, _ in stream_names(view.arrays, site, view.secret, view.moved)]
+        clean = {name: f"oracle/gradients/{site}/clean{name.removeprefix(f'gradients/{site}')}" for name in names}
+        if oracle is None or not clean or not all(name in oracle.arrays for name in clean.values()):
             return None
-        arrays = {**self.run.transcript.arrays, f"gradients/{self.threat.name}": self.run.oracle.arrays[name]}
-        noiseless = [
-            {**item, "sigma": dict.fromkeys(item["sigma"], 0.0)} for item in self.run.transcript.metadata["mechanisms"]
-        ]
-        transcript = Transcript(arrays, {**self.run.transcript.metadata, "mechanisms": noiseless})
-        guess = attack(self._view(transcript, self.hints), self.rng)
+        arrays = {**view.arrays, **{name: oracle.arrays[item] for name, item in clean.items()}}
+        quiet = tuple(replace(item, sigma=dict.fromkeys(item.sigma, 0.0)) for item in view.mechanisms)
+        guess = attack(replace(view, arrays=arrays, mechanisms=quiet), self.rng)
         return guess if isinstance(guess, Guess) else None
 
     def _shuffled(self, attack: Attack) -> tuple[Guess, npt.NDArray[np.int64]]:
         """Negative control: coins permuted among records, the hints' among the hints."""
         wrong = Hints(self.hints.index, self.rng.permutation(self.hints.secrets))
-        guess = attack(self._view(self.run.transcript, wrong), self.rng)
+        guess = attack(self._view(wrong), self.rng)
         if isinstance(guess, NotApplicable):
             raise RuntimeError(f"the shuffled control could not be run: {guess.reason}")
         return guess, self.rng.permutation(len(self.scored))
 
 
-def _split(run: TargetRun, rng: np.random.Generator) -> tuple[Hints, npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def _split(
+    secrets: Secrets, secret: str, rng: np.random.Generator
+) -> tuple[Hints, npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Calibration canaries with their coins, scored canaries, and the scored coins."""
-    canaries = np.flatnonzero(run.secrets.arrays[f"canary/{SECRET}"])
-    coins = run.secrets.arrays[f"labels/{SECRET}"]
-    order = rng.permutation(canaries)
+    canaries, coins = secrets.coins(secret)
+    order = rng.permutation(len(canaries))
     cut = len(canaries) // CALIBRATION_SHARE
     told, scored = np.sort(order[:cut]), np.sort(order[cut:])
-    return Hints(told, coins[told].astype(np.int64)), scored, coins[scored].astype(np.uint8)
+    return Hints(canaries[told], coins[told].astype(np.int64)), canaries[scored], coins[scored]
 
 
 def _sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from types import MappingProxyType
+from dataclasses import MISSING, dataclass, field, fields
+from types import MappingProxyType, NoneType
 from typing import Any, Literal, get_args
 
 from privbench.errors import InputError
@@ -62,6 +62,8 @@ class Mechanism:
             raise InputError("a gaussian mechanism needs a sigma per task.")
         if self.noise == "once" and len(set(self.sigma.values())) > 1:
             raise InputError(f"one draw on the sum has one sigma for all tasks, got {dict(self.sigma)}.")
+        if self.rho is not None and not -1 <= self.rho <= 1:
+            raise InputError(f"rho must lie in [-1, 1], got {self.rho!r}.")
         if self.eps is not None and not 0 < self.eps < math.inf:
             raise InputError(f"eps must be a finite number above 0, got {self.eps!r}.")
         if self.labels < 2:
@@ -124,8 +126,7 @@ class Claim:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Claim:
-        renamed = {("audience" if key == "for" else key): value for key, value in data.items()}
-        return cls(**_known(cls, renamed, "claim"))
+        return cls(**_known(cls, data, "claim"))
 
 
 def _member(what: str, given: object, allowed: tuple[object, ...]) -> None:
@@ -133,9 +134,37 @@ def _member(what: str, given: object, allowed: tuple[object, ...]) -> None:
         raise InputError(f"{what} is {given!r}; allowed: {', '.join(map(str, allowed))}.")
 
 
-def _known(cls: type[Mechanism] | type[Claim], data: Mapping[str, Any], what: str) -> dict[str, Any]:
-    names = {f.name for f in fields(cls)}
-    extra = sorted(set(data) - names)
-    if extra:
-        raise InputError(f"unknown key '{extra[0]}' in a {what}; known: {', '.join(sorted(names))}.")
-    return dict(data)
+_JSON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "float": (int, float),
+    "float | None": (int, float, NoneType),
+    "int": (int,),
+    "int | None": (int, NoneType),
+    "bool": (bool,),
+    "Mapping[str, float]": (Mapping,),
+}
+"""What JSON may hold for a field of this annotation; everything else is text."""
+
+
+def _known(cls: type[Mechanism] | type[Claim], data: object, what: str) -> dict[str, Any]:
+    """The fields of a JSON object, each of its type; raises `InputError` naming the first that is not."""
+    if not isinstance(data, Mapping):
+        raise InputError(f"a {what} must be a JSON object, got {str(data)[:40]!r}.")
+    known = {("for" if f.name == "audience" else f.name): f for f in fields(cls)}
+    for key, value in data.items():
+        if key not in known:
+            raise InputError(f"unknown key '{str(key)[:40]}' in a {what}; known: {', '.join(sorted(known))}.")
+        types = _JSON_TYPES.get(str(known[key].type), (str,))
+        values = value.values() if isinstance(value, Mapping) else ()
+        wrong = not isinstance(value, types) or (isinstance(value, bool) and types != (bool,))
+        if wrong or not all(map(_is_number, values)) or (isinstance(value, int) and not _is_number(value)):
+            raise InputError(f"{key} of a {what} is {str(value)[:40]!r}: that is of the wrong type.")
+    missing = [key for key, f in known.items() if f.default is MISSING and f.default_factory is MISSING]
+    absent = [key for key in missing if key not in data]
+    if absent:
+        raise InputError(f"a {what} lacks '{absent[0]}'.")
+    return {known[key].name: value for key, value in data.items()}
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a number that a float can hold; JSON has integers that none can."""
+    return isinstance(value, int | float) and (isinstance(value, float) or abs(value) < 2**1023)

@@ -56,14 +56,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Moves:
-    """joint [T, m]: norm of the joint move; cosines [T, m, pairs].
+    """signal [T, m]: s_i of the joint move, None without noise; cosines [T, m, pairs].
 
-    excess: the largest move over what the clip allows, 2 C for a task and 2 C J for all of them together; at_clip,
-    above_clip: share of hypothetical releases whose norm is C itself, and larger. Clipped after the sum, many are at C
-    and none above; clipped per task, a sum passes C as soon as tasks agree.
+    excess: the largest move over what the clip allows, 2 C for a task and 2 C J for all of them together (2 C where
+    the sum is clipped); at_clip, above_clip: share of hypothetical releases whose norm is C itself, and larger.
+    Clipped after the sum, many are at C and none above; clipped per task, a sum passes C as soon as tasks agree.
     """
 
-    joint: Array
+    signal: Array | None
     excess: float
     cosines: Array
     at_clip: float = 0.0
@@ -71,33 +71,44 @@ class Moves:
 
     @classmethod
     def measure(
-        cls, oracle: Oracle, site: str, moved: Sequence[str], rows: npt.NDArray[np.int64], clip: float | None
-    ) -> Moves:
-        """Read the oracle's releases at `site` for these records."""
+        cls,
+        oracle: Oracle,
+        site: str,
+        secret: str,
+        moved: Sequence[str],
+        rows: npt.NDArray[np.int64],
+        mechanism: Mechanism | None,
+    ) -> Moves | None:
+        """Read the oracle's releases at `site` for these records, one release at a time; None where they are missing.
 
-        def move(secret: str) -> Array:
-            pair = [oracle.arrays[f"oracle/gradients/{site}/{secret}/{label}"][:, rows] for label in (0, 1)]
-            return pair[1].astype(np.float64) - pair[0]
-
-        tasks = [move(task) for task in moved]
-        norms = [np.linalg.norm(task, axis=2) for task in tasks]
-        together = np.linalg.norm(move("joint"), axis=2)
-        largest = max(*(float(norm.max()) for norm in norms), float(together.max()) / len(moved))
-        cosines = [
-            _cosine(tasks[a], tasks[b], norms[a] * norms[b]) for a, b in itertools.combinations(range(len(moved)), 2)
-        ]
-        empty = np.zeros((*together.shape, 0))
-        stacked = np.stack(cosines, axis=2) if cosines else empty
-        if not clip:
-            return cls(together, 0.0, stacked)
-        sizes = np.stack(
-            [
-                np.linalg.norm(oracle.arrays[f"oracle/gradients/{site}/joint/{label}"][:, rows], axis=2) / clip
-                for label in (0, 1)
-            ]
-        )
-        at_clip, above_clip = float((np.abs(sizes - 1) <= _ROUNDING).mean()), float((sizes > 1 + _ROUNDING).mean())
-        return cls(together, largest / (2 * clip), stacked, at_clip, above_clip)
+        mechanism: None where it is not described; then nothing is said of its clip and signal.
+        """
+        apart = mechanism is not None and mechanism.noise == "separate"
+        names = _hypotheses(oracle, site, moved if apart else (secret, *moved))
+        tasks = [task for task in moved if task in names]
+        if (secret not in names and not apart) or not names or (apart and len(tasks) < len(moved)):
+            return None
+        releases = len(oracle.arrays[next(iter(names.values()))[0]])
+        pairs = list(itertools.combinations(range(len(tasks)), 2))
+        cosines = np.zeros((releases, len(rows), len(pairs)))
+        signal = np.zeros((releases, len(rows)))
+        clip = _ClipTally(mechanism, secret, len(moved))
+        for release in range(releases):
+            moves = {}
+            for name, (zero, one) in names.items():
+                either = [np.asarray(oracle.arrays[item][release])[rows].astype(np.float64) for item in (zero, one)]
+                moves[name] = either[1] - either[0]
+                clip.add(name, either, moves[name])
+            norms = [np.linalg.norm(moves[task], axis=1) for task in tasks]
+            for column, (a, b) in enumerate(pairs):
+                cosines[release, :, column] = _cosine(moves[tasks[a]], moves[tasks[b]], norms[a] * norms[b])
+            if mechanism is not None and apart:
+                scales = [max(mechanism.sigma.get(task, 0.0), np.finfo(float).tiny) for task in tasks]
+                signal[release] = np.sqrt(sum((n / (2 * s)) ** 2 for n, s in zip(norms, scales, strict=True)))
+            elif mechanism is not None and mechanism.total_sigma > 0:
+                signal[release] = np.linalg.norm(moves[secret], axis=1) / (2 * mechanism.total_sigma)
+        noiseless = mechanism is None or mechanism.total_sigma == 0 or (apart and 0 in mechanism.sigma.values())
+        return cls(None if noiseless else signal, clip.excess, cosines, *clip.shares())
 
     def rho(self, alpha: float, label_association: float | None) -> Rho | None:
         """None where only one task moves: rho plays no part then."""
@@ -115,13 +126,41 @@ class Moves:
             label_association=label_association,
         )
 
-    def predicted(self, mechanism: Mechanism) -> Prediction | None:
+    def predicted(self) -> Prediction | None:
         """Mean Phi(s_i) for one release and, per t, accumulated over releases 1 .. t; None without noise."""
-        if mechanism.total_sigma == 0:
+        if self.signal is None:
             return None
-        signal = self.joint / (2 * mechanism.total_sigma)
-        accumulated = special.ndtr(np.sqrt(np.cumsum(signal**2, axis=0))).mean(axis=1)
-        return Prediction(float(special.ndtr(signal).mean()), tuple(map(float, accumulated)))
+        accumulated = special.ndtr(np.sqrt(np.cumsum(self.signal**2, axis=0))).mean(axis=1)
+        return Prediction(float(special.ndtr(self.signal).mean()), tuple(map(float, accumulated)))
+
+
+class _ClipTally:
+    """Sizes of moves and of hypothetical releases against the clip norm, added up release by release."""
+
+    def __init__(self, mechanism: Mechanism | None, secret: str, moved: int) -> None:
+        self.clip = mechanism.clip if mechanism is not None and mechanism.clip else 0.0
+        self.allowed = {secret: moved if mechanism is not None and mechanism.clip_unit == "task" else 1}
+        self.excess, self._at, self._above, self._count = 0.0, 0, 0, 0
+
+    def add(self, name: str, either: Sequence[Array], move: Array) -> None:
+        if not self.clip:
+            return
+        largest = float(np.linalg.norm(move, axis=1).max()) / (2 * self.clip * self.allowed.get(name, 1))
+        self.excess = max(self.excess, largest)
+        for release in either:
+            sizes = np.linalg.norm(release, axis=1) / self.clip
+            self._at += int((np.abs(sizes - 1) <= _ROUNDING).sum())
+            self._above += int((sizes > 1 + _ROUNDING).sum())
+            self._count += len(sizes)
+
+    def shares(self) -> tuple[float, float]:
+        return self._at / max(self._count, 1), self._above / max(self._count, 1)
+
+
+def _hypotheses(oracle: Oracle, site: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The arrays of both hypotheses, of each of these secrets that the oracle holds."""
+    pairs = {name: (f"oracle/gradients/{site}/{name}/0", f"oracle/gradients/{site}/{name}/1") for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] in oracle.arrays and pair[1] in oracle.arrays}
 
 
 def upper_mean(mean: float, n: int, alpha: float) -> float:
@@ -156,5 +195,5 @@ def label_association(labels: Sequence[npt.NDArray[np.int64]]) -> float | None:
 
 def _cosine(a: Array, b: Array, norms: Array) -> Array:
     """A record without a move adds no cross term: its cosine counts as 0."""
-    dot = np.einsum("tnd,tnd->tn", a, b)
+    dot = np.einsum("nd,nd->n", a, b)
     return np.asarray(np.divide(dot, norms, out=np.zeros_like(norms), where=norms > 0))

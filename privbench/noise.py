@@ -12,13 +12,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from privbench.attack import gradient_mechanism
+from privbench.attack import gradient_mechanism, stream_sigma
 from privbench.mechanism import Mechanism
 from privbench.recording import Oracle, Transcript
+from privbench.tensors import Blocks
+
+FloatArray = npt.NDArray[Any]
 
 LIMIT = 6.0
 """Standard errors beyond which a flag is raised: one false flag in 10^5 audits, over all releases and pairs."""
+_TILE_BYTES = 32 << 20
+"""Releases held at once, twice: memory is that of two tiles, however many releases there are."""
 
 
 @dataclass(frozen=True)
@@ -42,27 +48,84 @@ class NoiseCheck:
 
 
 def check_noise(transcript: Transcript, oracle: Oracle, mechanisms: Sequence[Mechanism]) -> NoiseCheck | None:
-    """Compare every site whose noise-free releases were recorded with its mechanism; None where there is none."""
-    rows, sums = [], []
-    for name, clean in oracle.arrays.items():
-        site = name.split("/")[2]
-        mechanism = gradient_mechanism(tuple(mechanisms), site)
-        if not name.endswith("/clean") or mechanism is None or mechanism.total_sigma == 0:
-            continue
-        noise = (transcript.arrays[f"gradients/{site}"] - clean) / np.float32(mechanism.total_sigma)
-        rows.append(noise.reshape(len(noise), -1))
-        sums.append((noise.sum(axis=1, dtype=np.float64) ** 2).mean(axis=1) / noise.shape[1])
-        width = noise.shape[2]
-    if not rows:
+    """Compare every site whose noise-free releases were recorded with its mechanism; None where there is none.
+
+    Records that were not released at some time count for nothing there.
+    """
+    streams = _streams(transcript, oracle, mechanisms)
+    if not streams:
         return None
-    stacked = np.concatenate(rows).astype(np.float32)
-    entries = stacked.shape[1]
-    gram = (stacked @ stacked.T).astype(np.float64) / entries
-    variance = np.diag(gram)
-    deviation = float(np.abs(variance - 1).max()) / math.sqrt(2 / entries)
-    norm = np.sqrt(np.outer(variance, variance))
-    correlation = np.divide(gram, norm, out=np.zeros_like(gram), where=norm > 0)
-    np.fill_diagonal(correlation, 0.0)
-    worst = float(np.abs(correlation).max()) * math.sqrt(entries)
-    together = float((np.concatenate(sums) - 1).max()) / math.sqrt(2 / width)
-    return NoiseCheck(deviation, worst, together, len(rows[0]), len(rows))
+    scale, together, deviations = 0.0, 0.0, []
+    for stream in streams:
+        for release in range(len(stream.released)):
+            noise, count = stream.noise(release), int(stream.seen[release].sum())
+            variance = float((noise**2).sum(dtype=np.float64)) / max(noise.shape[1] * count, 1)
+            deviations.append(math.sqrt(variance))
+            if count:
+                scale = max(scale, abs(variance - 1) / math.sqrt(2 / (noise.shape[1] * count)))
+                summed = float((noise.sum(axis=0, dtype=np.float64) ** 2).mean() / count)
+                together = max(together, (summed - 1) / math.sqrt(2 / noise.shape[1]))
+    worst = _largest_correlation(streams, np.array(deviations))
+    return NoiseCheck(scale, worst, together, len(streams[0].released), len({stream.site for stream in streams}))
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """The releases of one site, or of one of its tasks, with and without noise of the declared sigma."""
+
+    site: str
+    released: Blocks
+    clean: Blocks
+    seen: FloatArray
+    sigma: float
+
+    def noise(self, release: int) -> FloatArray:
+        """[N, d], in units of sigma; 0 for a record that was not released."""
+        difference = np.asarray(self.released[release]).astype(np.float32) - np.asarray(self.clean[release])
+        difference *= self.seen[release][:, None] / np.float32(self.sigma)
+        return np.asarray(difference, np.float32)
+
+
+def _streams(transcript: Transcript, oracle: Oracle, mechanisms: Sequence[Mechanism]) -> list[_Stream]:
+    found = []
+    for name, clean in oracle.arrays.items():
+        parts = name.split("/")
+        if parts[3] != "clean":
+            continue
+        site, released = parts[2], "/".join(("gradients", parts[2], *parts[4:]))
+        mechanism = gradient_mechanism(tuple(mechanisms), site)
+        sigma = stream_sigma(mechanism, released) if mechanism is not None else 0.0
+        if sigma > 0 and released in transcript.arrays:
+            array, mask = transcript.arrays[released], f"gradients/{site}/seen"
+            seen = transcript.array(mask) if mask in transcript.arrays else np.ones(array.shape[:2])
+            found.append(_Stream(site, array, clean, seen.astype(np.float32), sigma))
+    return found
+
+
+def _largest_correlation(streams: Sequence[_Stream], deviations: FloatArray) -> float:
+    """Largest |correlation| between the noises of two releases, in standard errors over the records that both released.
+
+    Tile by tile; streams of unequal width are cut alike.
+    """
+    releases = [(stream, release) for stream in streams for release in range(len(stream.released))]
+    width = min(int(stream.released.shape[2]) for stream in streams)
+    length = min(math.prod(stream.released.shape[1:]) for stream in streams)
+    tile = max(1, _TILE_BYTES // (4 * length))
+
+    def read(start: int) -> tuple[FloatArray, FloatArray]:
+        part = releases[start : start + tile]
+        noise = [stream.noise(release).ravel()[:length] for stream, release in part]
+        return np.stack(noise), np.stack([stream.seen[release] for stream, release in part])
+
+    worst = 0.0
+    for start in range(0, len(releases), tile):
+        left, left_seen = read(start)
+        for other in range(start, len(releases), tile):
+            right, right_seen = (left, left_seen) if other == start else read(other)
+            scale = np.outer(deviations[start : start + tile], deviations[other : other + tile])
+            scale *= np.sqrt(width * (left_seen @ right_seen.T))
+            errors = np.divide(left @ right.T, scale, out=np.zeros_like(scale), where=scale > 0)
+            if other == start:
+                np.fill_diagonal(errors, 0.0)
+            worst = max(worst, float(np.abs(errors).max(initial=0.0)))
+    return worst

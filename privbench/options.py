@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from privbench.errors import InputError, unknown
 
@@ -12,9 +13,24 @@ SMALLEST, LARGEST = 1e-6, 1e9
 """Noise outside this range is no noise, or nothing else, in the float32 arithmetic of a training."""
 
 
+RECORDED = "recorded"
+"""The target that reads a recording instead of running anything."""
+
+
+@dataclass(frozen=True)
+class RecordingFiles:
+    """--transcript, --secrets and --oracle: a recording from anywhere."""
+
+    transcript: Path
+    secrets: Path
+    oracle: Path | None = None
+
+
 @dataclass(frozen=True)
 class AuditOptions:
-    """The options of `privbench audit`, checked. Exactly one of eps, noise_multiplier and sigma is given."""
+    """The options of `privbench audit`, checked. Exactly one of eps, noise_multiplier and sigma is given, and none of
+    them with a `recording`, which holds its own noise.
+    """
 
     target: str
     eps: float | None = None
@@ -28,6 +44,7 @@ class AuditOptions:
     defenses: tuple[str, ...] = ()
     seed: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
+    recording: RecordingFiles | None = None
 
     def __post_init__(self) -> None:
         given = [
@@ -39,7 +56,11 @@ class AuditOptions:
             )
             if value is not None
         ]
-        if len(given) != 1:
+        if self.recording is not None:
+            self._check_recorded(given)
+        elif self.target == RECORDED:
+            raise InputError("target recorded needs --transcript and --secrets, and --oracle where there is one.")
+        elif len(given) != 1:
             what = " and ".join(given) or "none"
             raise InputError(f"give exactly one of --eps, --noise-multiplier and --sigma; given: {what}.")
         if self.eps is not None and not self.eps > 0:
@@ -60,6 +81,15 @@ class AuditOptions:
                 raise InputError(f"{name} is empty; leave it out for the default.")
         if not self.attacks:
             raise InputError("--attacks names none; leave it out for all.")
+
+    def _check_recorded(self, given: list[str]) -> None:
+        """A recording is what it is: nothing about its making can be chosen."""
+        clash = [*given, *(["--data"] if self.data else []), *(["--defense"] if self.defenses else [])]
+        clash += ["--set"] if self.settings else []
+        if self.target != RECORDED:
+            clash.append(f"--target {self.target}")
+        if clash:
+            raise InputError(f"--transcript is a finished recording; leave out {', '.join(clash)}.")
 
 
 def parse_number(name: str, text: str, *, whole: bool = False) -> float | int:

@@ -2,79 +2,112 @@
 
 Three files because each has another reader: `Transcript` may be handed to an
 auditor, `Oracle` reveals labels beside the releases, `Secrets` holds what an attack has to guess.
-All are safetensors with one JSON object in the metadata; nothing is ever pickled.
+All are safetensors with one JSON object in the metadata; nothing is ever pickled. Large arrays stay in their files
+and are read by blocks.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from privbench.errors import InputError
+from privbench.layout import Kind, check_arrays
 from privbench.mechanism import Claim, Mechanism
+from privbench.tensors import Array, Blocks, Spec, Stored, TensorWriter, read_file
 
-Array = npt.NDArray[Any]
-
-TRANSCRIPT_SCHEMA = "privbench/transcript/1"
-ORACLE_SCHEMA = "privbench/oracle/1"
-SECRETS_SCHEMA = "privbench/secrets/1"
+JOINT = "joint"
+"""The secret whose coin sets every label that the curious site does not hold."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Named read-only arrays with metadata. Subclasses fix the schema and read the metadata."""
+    """Named read-only arrays with metadata, checked when made. Subclasses fix the kind and read the metadata.
 
-    arrays: Mapping[str, Array]
+    Arrays of three or more axes that come from a file stay there (`tensors.Stored`).
+    """
+
+    arrays: Mapping[str, Blocks]
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    path: Path | None = None
 
-    schema: ClassVar[str] = ""
+    kind: ClassVar[Kind]
+    keys: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        frozen = {name: _read_only(name, array) for name, array in self.arrays.items()}
-        object.__setattr__(self, "arrays", MappingProxyType(frozen))
-        object.__setattr__(self, "metadata", MappingProxyType({**self.metadata, "schema": self.schema}))
+        where = self.where
+        extra = sorted(set(self.metadata) - {"schema", *self.keys})
+        if extra:
+            known = ", ".join(("schema", *self.keys))
+            raise InputError(f"{where}: unknown key '{extra[0][:60]}' in the metadata; known: {known}.")
+        check_arrays(self.kind, self.arrays, where)
+        object.__setattr__(self, "arrays", MappingProxyType({n: _read_only(a) for n, a in self.arrays.items()}))
+        object.__setattr__(self, "metadata", MappingProxyType({**self.metadata, "schema": self.schema()}))
+        self._check(where)
+
+    @property
+    def where(self) -> str:
+        """What to call it in a message: its file, or its kind."""
+        return self.kind if self.path is None else self.path.name
+
+    @classmethod
+    def file_name(cls) -> str:
+        """What its file is called in the folder of a run."""
+        return f"{cls.kind}.safetensors"
+
+    @classmethod
+    def schema(cls) -> str:
+        """The name and version of the format that this version reads and writes."""
+        return f"privbench/{cls.kind}/1"
+
+    def array(self, name: str) -> Array:
+        """A whole array in memory; `InputError` when it is not there."""
+        if name not in self.arrays:
+            raise InputError(f"{self.where} holds no '{name}'; it holds {', '.join(sorted(self.arrays))}.")
+        return np.asarray(self.arrays[name])
 
     def save(self, path: Path) -> None:
         """Write the file; `InputError` when the disk does not take it."""
-        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
-        text = json.dumps(dict(self.metadata), allow_nan=False)
-        try:
-            save_file(arrays, path, metadata={"privbench": text})
-        except (OSError, SafetensorError) as error:
-            raise InputError(f"cannot store {path.name} in {path.parent}: {error}. Free space there.") from error
+        layout = {name: (np.dtype(array.dtype), array.shape) for name, array in self.arrays.items()}
+        with TensorWriter(path, layout) as file:
+            for name, array in self.arrays.items():
+                for at in range(len(array)):
+                    file.put(name, np.asarray(array[at]), at)
+            file.close(self.metadata)
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file of this schema; raises `InputError` for anything else."""
-        try:
-            with safe_open(path, framework="np") as file:
-                metadata = json.loads((file.metadata() or {}).get("privbench", "{}"))
-                found = metadata.get("schema")
-                if found != cls.schema:
-                    raise InputError(f"{path.name}: schema is {found!r}, expected {cls.schema!r}.")
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (OSError, SafetensorError, json.JSONDecodeError) as error:
-            raise InputError(f"{path.name} is not a readable safetensors recording: {error}") from error
-        return cls(arrays, metadata)
+        """Read a file of this schema; raises `InputError` for anything else, naming what is wrong."""
+        stored, metadata = read_file(path)
+        found = metadata.get("schema")
+        if found != cls.schema():
+            what = f"schema is {str(found)[:60]!r}" if found is not None else "no schema is named in the metadata"
+            hint = ""
+            if isinstance(found, str) and found.rpartition("/")[0] == cls.schema().rpartition("/")[0]:
+                hint = " It is of another version: update privbench, or write the version that it reads."
+            raise InputError(f"{path.name}: {what}, expected '{cls.schema()}'.{hint}")
+        arrays = {name: array if array.ndim >= 3 else array[...] for name, array in stored.items()}
+        return cls(arrays, metadata, path)
+
+    def _check(self, where: str) -> None:
+        """Further checks of a kind."""
 
 
 @dataclass(frozen=True)
 class Transcript(Recording):
-    """What parties exchanged. gradients/SITE [T, N, d] releases, gradients/SITE/seen uint8 [T, N].
+    """What parties exchanged. gradients/SITE [T, N, d] releases, gradients/SITE/seen uint8 [T, N]; where each task's
+    release is sent apart, gradients/SITE/TASK.
 
-    Metadata: "mechanisms" and "claims", lists of JSON objects; both optional.
+    Metadata: "mechanisms" and "claims", lists of JSON objects; "features" per site. All optional.
     """
 
-    schema: ClassVar[str] = TRANSCRIPT_SCHEMA
+    kind: ClassVar[Kind] = "transcript"
+    keys: ClassVar[tuple[str, ...]] = ("mechanisms", "claims", "features")
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
@@ -84,16 +117,35 @@ class Transcript(Recording):
     def claims(self) -> tuple[Claim, ...]:
         return tuple(Claim.from_json(item) for item in self.metadata.get("claims", ()))
 
+    def _check(self, where: str) -> None:
+        for key in ("mechanisms", "claims"):
+            if not isinstance(self.metadata.get(key, ()), list | tuple):
+                raise InputError(f"{where}: '{key}' in the metadata must be a list of JSON objects.")
+        try:
+            mechanisms, _ = self.mechanisms, self.claims
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+        parties = {
+            name.split("/")[1] for name in self.arrays if name.split("/")[0] in ("gradients", "activations", "updates")
+        }
+        for mechanism in mechanisms:
+            if mechanism.party not in (*parties, "*"):
+                raise InputError(
+                    f"{where}: a mechanism is described for party '{mechanism.party[:60]}', which is not in the "
+                    f"recording; parties: {', '.join(sorted(parties)) or 'none'}, or '*' for all."
+                )
+
 
 @dataclass(frozen=True)
 class Oracle(Recording):
     """For the auditor only: oracle/gradients/SITE/TASK/0 and /1 [T, N, d], the noise-free release under either label.
 
     TASK "joint" sets every task that the joint coin moves. oracle/gradients/SITE/clean is the release that
-    happened, before noise: the positive control.
+    happened, before noise: the positive control; clean/TASK where tasks are sent apart.
     """
 
-    schema: ClassVar[str] = ORACLE_SCHEMA
+    kind: ClassVar[Kind] = "oracle"
+    keys: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -103,16 +155,87 @@ class Secrets(Recording):
     Metadata: "joint", the tasks that the joint coin moves.
     """
 
-    schema: ClassVar[str] = SECRETS_SCHEMA
+    kind: ClassVar[Kind] = "secrets"
+    keys: ClassVar[tuple[str, ...]] = ("joint",)
 
     @property
     def joint(self) -> tuple[str, ...]:
         return tuple(self.metadata.get("joint", ()))
 
+    def moved(self, secret: str) -> tuple[str, ...]:
+        """The tasks whose labels this secret's coin moves."""
+        return self.joint if secret == JOINT else (secret,)
 
-def _read_only(name: str, array: Array) -> Array:
-    if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-        raise InputError(f"array '{name}' holds values that are not finite; a recording must be finite.")
-    view = array.view()
+    @property
+    def coined(self) -> tuple[str, ...]:
+        """The secrets that are fair coins on canaries: "joint" first, then single tasks."""
+        names = [name.partition("/")[2] for name in self.arrays if name.startswith("canary/")]
+        return tuple(sorted(names, key=lambda name: (name != JOINT, name)))
+
+    def coins(self, secret: str) -> tuple[Array, Array]:
+        """Canaries' record numbers [m], ascending, and their coins uint8 [m]."""
+        canaries = np.flatnonzero(self.array(f"canary/{secret}"))
+        labels = self.array(f"labels/{secret}")[canaries]
+        return canaries, labels.reshape(len(labels), -1)[:, 0].astype(np.uint8)
+
+    def _check(self, where: str) -> None:
+        joint = self.metadata.get("joint", ())
+        if not isinstance(joint, list | tuple) or not all(isinstance(task, str) and task for task in joint):
+            raise InputError(f"{where}: 'joint' in the metadata must be a list of task names, got {str(joint)[:60]}.")
+        if len(set(joint)) != len(joint) or (f"canary/{JOINT}" in self.arrays and not joint):
+            raise InputError(f"{where}: 'joint' in the metadata must name each task that the joint coin moves, once.")
+        for secret in self.coined:
+            name = f"labels/{secret}"
+            if name not in self.arrays:
+                raise InputError(f"{where}: canary/{secret} has no coins; add '{name}'.")
+            canaries = np.flatnonzero(self.array(f"canary/{secret}"))
+            coins = self.array(name)[canaries].reshape(len(canaries), -1)
+            if coins.size and (not np.isin(coins, (0, 1)).all() or (coins != coins[:, :1]).any()):
+                raise InputError(
+                    f"{where}: '{name}' must hold one coin, 0 or 1, for each record that canary/{secret} marks."
+                )
+
+
+R = TypeVar("R", bound=Recording)
+
+
+class Growing(Generic[R]):
+    """A recording that is filled while a run goes on, in a file of `folder`, or in memory where there is none.
+
+    Leaving the context without `finish` removes the file.
+    """
+
+    def __init__(self, kind: type[R], layout: Mapping[str, Spec], folder: Path | None) -> None:
+        self._kind = kind
+        self._path = None if folder is None else folder / kind.file_name()
+        self._file = None if self._path is None else TensorWriter(self._path, layout)
+        self._arrays = {} if folder else {name: np.zeros(shape, dtype) for name, (dtype, shape) in layout.items()}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._file is not None:
+            self._file.__exit__(*error)
+
+    def put(self, name: str, block: Array, at: int | None = None) -> None:
+        """The whole array, or its `at`-th block along the first axis."""
+        if self._file is not None:
+            self._file.put(name, block, at)
+        else:
+            self._arrays[name][... if at is None else at] = block
+
+    def finish(self, metadata: Mapping[str, Any]) -> R:
+        """The checked recording; from its file, where it went to one."""
+        if self._file is None or self._path is None:
+            return self._kind(self._arrays, metadata)
+        self._file.close({**metadata, "schema": self._kind.schema()})
+        return self._kind.load(self._path)
+
+
+def _read_only(array: Blocks) -> Blocks:
+    if isinstance(array, Stored):
+        return array
+    view = np.asarray(array).view()
     view.flags.writeable = False
     return view

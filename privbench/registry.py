@@ -36,7 +36,11 @@ BASES: Mapping[Group, str] = {
 }
 
 BUILT_IN: Mapping[Group, Mapping[str, str]] = {
-    "targets": {"prism": "privbench.targets.prism.target:Prism"},
+    "targets": {
+        "gaussian": "privbench.targets.gaussian.target:GaussianTarget",
+        "prism": "privbench.targets.prism.target:Prism",
+        "recorded": "privbench.targets.recorded.target:Recorded",
+    },
     "attacks": {
         "label/oracle-lr": "privbench.attacks.label.oracle_lr:OracleLikelihoodRatio",
         "label/spectral": "privbench.attacks.label.spectral:Spectral",

@@ -6,18 +6,22 @@ holds the secrets, verdicts see counts.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
+from privbench.errors import InputError
 from privbench.findings import Evidence, assemble
 from privbench.flags import FLAGS
 from privbench.manifest import cell_hash, manifest
-from privbench.measure import SECRET, attack_all
+from privbench.measure import attack_all
 from privbench.moves import label_association
 from privbench.options import AuditOptions
 from privbench.record import Audit, hash_scores
@@ -36,54 +40,86 @@ class AuditResult:
     scores: Arrays
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """An audit that was checked and may start. `resolved`: its configuration as JSON; `cell`: its content address."""
+
+    options: AuditOptions
+    target: Target
+    config: Any
+    resolved: Mapping[str, Any]
+    attacks: tuple[str, ...]
+    cell: str
+    disk_bytes: int
+
+
+def prepare(options: AuditOptions, registry: Registry) -> Prepared:
+    """Resolve every option without running anything; `InputError` for what a user can mend."""
+    target: Target = registry.get("targets", options.target)()
+    config = target.configure(options, registry)
+    attacks = registry.select("attacks", options.attacks)
+    resolved = target.describe(config)
+    cell = cell_hash(options, resolved, attacks, target.fingerprint(config))
+    return Prepared(options, target, config, resolved, attacks, cell, target.disk_bytes(config))
+
+
 def run_audit(
     options: AuditOptions, registry: Registry, *, parallel: int = 2, progress: Progress | None = None
+) -> AuditResult:
+    """Prepare and run; see `run_prepared`."""
+    return run_prepared(prepare(options, registry), registry, parallel=parallel, progress=progress)
+
+
+def run_prepared(
+    prepared: Prepared, registry: Registry, *, parallel: int = 2, progress: Progress | None = None
 ) -> AuditResult:
     """Train, attack, judge. Raises `InputError` for what a user can mend, `RunFailedError` when a run broke.
 
     The findings depend on the options, the data and the code alone: two calls agree byte for byte.
     """
-    report = progress or (lambda stage, share: None)
+    with tempfile.TemporaryDirectory(prefix="privbench-") as folder:
+        _require_disk(prepared.disk_bytes, Path(folder))
+        return _run(prepared, registry, parallel, progress or (lambda stage, share: None), Path(folder))
+
+
+def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress, folder: Path) -> AuditResult:
     started, clock = datetime.now(UTC), time.monotonic()
-    target: Target = registry.get("targets", options.target)()
-    config = target.configure(options, registry)
-    attacks = registry.select("attacks", options.attacks)
+    options, target, config = prepared.options, prepared.target, prepared.config
     jobs = {role: Job(role, target, item, options.seed) for role, item in target.roles(config).items()}
-    runs = run_all(jobs, parallel, report)
+    runs = run_all(jobs, parallel, report, folder)
     report("attacks", 0.0)
     threats = target.threats(config)
-    audited = runs["audited"]
+    audited, clean = runs["audited"], runs.get("clean")
     attacked = attack_all(
-        attacks,
+        prepared.attacks,
         registry,
         threats,
         audited,
         options.seed,
-        association=_association(audited, runs["clean"]),
+        association=None if clean is None else _association(audited, clean),
         progress=report,
     )
-    resolved = target.describe(config)
     evidence = Evidence(
         target=options.target,
         seed=options.seed,
-        defense=str(resolved["defense"]),
-        eps=resolved["eps"],
+        defense=str(prepared.resolved["defense"]),
+        eps=prepared.resolved["eps"],
         attacked=attacked,
         mechanisms=audited.mechanisms,
         claims=audited.claims,
-        moved=audited.secrets.joint,
+        moved=audited.secrets.moved(attacked.secret),
         run_flags=frozenset(_run_flags(runs)),
     )
     report("bounds and verdicts", 0.9)
     judged = assemble(evidence, registry)
-    fingerprint = runs["clean"].fingerprint
+    canaries = audited.secrets.array(f"canary/{attacked.secret}")
     audit = Audit(
-        cell=cell_hash(options.target, resolved, options.seed, fingerprint),
+        cell=prepared.cell,
         manifest=manifest(
             options,
-            resolved,
-            data_name=str(resolved["data"]),
-            fingerprint=fingerprint,
+            prepared.resolved,
+            data_name=str(prepared.resolved["data"]),
+            fingerprint=(clean or audited).fingerprint,
             started=started.isoformat(timespec="seconds"),
             seconds=time.monotonic() - clock,
         ),
@@ -91,13 +127,13 @@ def run_audit(
         mechanisms=[item.to_json() for item in audited.mechanisms],
         claims=[item.to_json() for item in audited.claims],
         epsilons=[item.to_json() for item in target.epsilons(config)],
-        utility=[item.to_json() for item in runs["clean"].utility],
+        utility=[item.to_json() for item in clean.utility] if clean is not None else [],
         secret={
-            "name": f"canary/{SECRET}",
-            "moved": list(audited.secrets.joint),
-            "canaries": int(audited.secrets.arrays[f"canary/{SECRET}"].sum()),
+            "name": f"canary/{attacked.secret}",
+            "moved": list(evidence.moved),
+            "canaries": int(canaries.sum()),
             "scored": len(attacked.scored),
-            "records": len(audited.secrets.arrays[f"canary/{SECRET}"]),
+            "records": len(canaries),
         },
         moves={
             "rho": attacked.rho.to_json() if attacked.rho else None,
@@ -117,14 +153,27 @@ def run_audit(
     return AuditResult(audit, judged.scores)
 
 
+def _require_disk(needed: int, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"the recordings need about {needed / 1e9:.1f} GB, {folder.parent} has {free / 1e9:.1f} GB free. Set "
+            "TMPDIR to a larger disk, or make the run smaller."
+        )
+
+
 def _association(audited: TargetRun, clean: TargetRun) -> float | None:
     """Of the natural labels of the moved tasks: the clean run's, which no coin has touched."""
-    return label_association([clean.secrets.arrays[f"labels/{task}"] for task in audited.secrets.joint])
+    return label_association([clean.secrets.array(f"labels/{task}") for task in audited.secrets.joint])
 
 
 def _run_flags(runs: Mapping[Role, TargetRun]) -> set[str]:
-    clean = runs["clean"]
+    clean = runs.get("clean")
     flags = {name for run in runs.values() for name in run.flags}
-    if clean.utility and all(item.gain_low <= abs(item.baseline_other_seed - item.baseline) for item in clean.utility):
+    if (
+        clean
+        and clean.utility
+        and all(item.gain_low <= abs(item.baseline_other_seed - item.baseline) for item in clean.utility)
+    ):
         flags.add("ENCODERS_LEARNED_NOTHING")
     return flags

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -137,7 +138,17 @@ class Target(ABC):
 
     @abstractmethod
     def roles(self, config: Any) -> Mapping[Role, Any]:
-        """The configurations of the runs an audit needs, side by side, by role."""
+        """The configurations of the runs an audit needs, side by side, by role: "audited", and "clean" where there is
+        a utility to measure.
+        """
+
+    @abstractmethod
+    def fingerprint(self, config: Any) -> str:
+        """A content hash of every file that a run would read, found without running; "" where it reads none."""
+
+    def disk_bytes(self, config: Any) -> int:
+        """About how much disk the recordings of all runs need."""
+        return 0
 
     @abstractmethod
     def threats(self, config: Any) -> tuple[ThreatModel, ...]:
@@ -154,5 +165,9 @@ class Target(ABC):
         rng: np.random.Generator,
         adversary: ActiveAdversary | None = None,
         progress: Progress | None = None,
+        folder: Path | None = None,
     ) -> TargetRun:
-        """Train once and return what was recorded. Uses only `rng`; never a global generator."""
+        """Train once and return what was recorded. Uses only `rng`; never a global generator.
+
+        folder: where recordings may grow release by release (`recording.Growing`) instead of in memory.
+        """

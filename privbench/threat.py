@@ -6,7 +6,7 @@ Threat models are partially ordered: one that sees and knows at least as much ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -106,6 +106,22 @@ class ThreatModel:
             f"{self.party} {self.name}".strip()
             + f" {acts} {_listed(saw) or 'nothing'}; besides, it knows {_listed(knew) or 'nothing'}"
         )
+
+
+def curious_site(name: str) -> ThreatModel:
+    """A site that keeps the cut gradients it receives; it knows the defence, its own labels and a few coins."""
+    return ThreatModel(
+        Party.SITE,
+        name,
+        Behaviour.CURIOUS,
+        frozenset({Channel.GRADIENTS, Channel.AUXILIARY}),
+        frozenset({Knowledge.MECHANISM, Knowledge.HINTS}),
+    )
+
+
+def auditor_of(site: ThreatModel) -> ThreatModel:
+    """The same adversary who could also evaluate both hypotheses: it knows the model and every site's inputs."""
+    return replace(site, knowledge=site.knowledge | {Knowledge.MODEL, Knowledge.INPUTS})
 
 
 _SEEN = {

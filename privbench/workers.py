@@ -1,7 +1,7 @@
-"""Target runs in processes of their own: one intra-op thread each, side by side.
+"""Target runs in processes of their own, side by side.
 
-Parallel over runs, never over kernels: with two intra-op threads and a busy machine an LSTM step is up to 150
-times slower. A run comes back as files (safetensors and JSON), not as pickled arrays.
+Parallel over runs, never over kernels (`privbench.threads`). A run comes back as files (safetensors and JSON), not as
+pickled arrays.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import queue
 import signal
-import tempfile
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,23 +40,16 @@ class Job:
     seed: int
 
 
-def run_all(jobs: Mapping[Role, Job], parallel: int, progress: Progress) -> dict[Role, TargetRun]:
-    """Run every job; with `parallel` 1 in this process, one after another."""
-    if parallel == 1:
-        return {role: _in_this_process(job, progress) for role, job in jobs.items()}
-    with tempfile.TemporaryDirectory(prefix="privbench-") as folder:
-        return _in_processes(jobs, parallel, progress, Path(folder))
+def run_all(jobs: Mapping[Role, Job], parallel: int, progress: Progress, folder: Path) -> dict[Role, TargetRun]:
+    """Run every job; a single one, or with `parallel` 1, in this process. Recordings stay in `folder`."""
+    if parallel == 1 or len(jobs) == 1:
+        return {role: _in_this_process(job, progress, folder / role) for role, job in jobs.items()}
+    return _in_processes(jobs, parallel, progress, folder)
 
 
-def _in_this_process(job: Job, progress: Progress) -> TargetRun:
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return job.target.run(job.config, stream(job.seed, "run"), progress=progress)
-    finally:
-        torch.set_num_threads(threads)
+def _in_this_process(job: Job, progress: Progress, folder: Path) -> TargetRun:
+    folder.mkdir(parents=True)
+    return job.target.run(job.config, stream(job.seed, "run"), progress=progress, folder=folder)
 
 
 def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, folder: Path) -> dict[Role, TargetRun]:
@@ -123,8 +115,7 @@ def _work(job: Job, folder: Path, messages: Any) -> None:
         messages.put(("progress", job.role, stage, share))
 
     try:
-        run = _in_this_process(job, report)
-        save_run(run, folder)
+        save_run(_in_this_process(job, report, folder), folder)
     except (InputError, OSError) as error:
         messages.put(("input-error", job.role, f"the {job.role} run stopped: {error}"))
     except Exception as error:
@@ -134,12 +125,10 @@ def _work(job: Job, folder: Path, messages: Any) -> None:
 
 
 def save_run(run: TargetRun, folder: Path) -> None:
-    """Write a run as recordings plus a small JSON file."""
-    folder.mkdir(parents=True)
-    run.transcript.save(folder / "transcript.safetensors")
-    run.secrets.save(folder / "secrets.safetensors")
-    if run.oracle is not None:
-        run.oracle.save(folder / "oracle.safetensors")
+    """Write a run as recordings, but for those that grew in this folder, plus a small JSON file."""
+    for recording in (run.transcript, run.secrets, run.oracle):
+        if recording is not None and recording.path != folder / recording.file_name():
+            recording.save(folder / recording.file_name())
     small = {
         "utility": [item.to_json() for item in run.utility],
         "diagnostics": {name: list(values) for name, values in run.diagnostics.items()},
@@ -152,11 +141,11 @@ def save_run(run: TargetRun, folder: Path) -> None:
 def load_run(folder: Path) -> TargetRun:
     """Read what `save_run` wrote."""
     small = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    oracle = folder / "oracle.safetensors"
+    oracle = folder / Oracle.file_name()
     return TargetRun(
-        transcript=Transcript.load(folder / "transcript.safetensors"),
+        transcript=Transcript.load(folder / Transcript.file_name()),
         oracle=Oracle.load(oracle) if oracle.exists() else None,
-        secrets=Secrets.load(folder / "secrets.safetensors"),
+        secrets=Secrets.load(folder / Secrets.file_name()),
         utility=tuple(Utility(**item) for item in small["utility"]),
         diagnostics={name: tuple(values) for name, values in small["diagnostics"].items()},
         fingerprint=small["fingerprint"],

@@ -32,7 +32,15 @@ class Bench:
     def view(self, hints: int = 50, threat: ThreatModel = AUDITOR) -> View:
         rows = np.arange(len(self.coins))
         told = Hints(rows[:hints], self.coins[:hints])
-        return view_of(threat, self.transcript, secret="joint", candidates=rows[hints:], hints=told, oracle=self.oracle)
+        return view_of(
+            threat,
+            self.transcript,
+            secret="joint",
+            moved=tuple(self.transcript.mechanisms[0].sigma),
+            candidates=rows[hints:],
+            hints=told,
+            oracle=self.oracle,
+        )
 
     def accuracy(self, scores: npt.NDArray[np.float64], hints: int = 50) -> float:
         return float(((scores > 0) == (self.coins[hints:] == 1)).mean())

@@ -150,10 +150,11 @@ def test_a_clip_after_the_sum_is_flagged(registry: Registry, monkeypatch: pytest
 
     def clipped(self: Tape, *arguments: Any) -> None:
         honest(self, *arguments)
-        epoch, rows = arguments[:2]
-        for array in self.oracle.values():
-            norm = np.linalg.norm(array[epoch, rows], axis=1, keepdims=True)
-            array[epoch, rows] *= np.minimum(1, CLIP / np.maximum(norm, 1e-30))
+        rows = arguments[0]
+        for name, array in self._epoch.items():
+            if name.endswith(("/0", "/1")):
+                norm = np.linalg.norm(array[rows], axis=1, keepdims=True)
+                array[rows] *= np.minimum(1, CLIP / np.maximum(norm, 1e-30))
 
     CLIP = audit(registry, MEDIUM).mechanisms[0]["clip"]  # noqa: N806
     monkeypatch.setattr(Tape, "hypotheses", clipped)
@@ -196,7 +197,8 @@ def test_many_attacks_share_the_error_rate(registry: Registry) -> None:
 def test_encoders_that_never_move_are_seen_to_have_learned_nothing(registry: Registry) -> None:
     """The control differs from the treatment in one thing only: same start, same order, same choice of epoch."""
     still = audit(registry, {**SMALL, "encoder_rate": "1e-30"})
-    assert all(item["gain"] == 0 for item in still.utility)
+    # Embeddings of a batch and of the whole cohort round differently on some processors: a pair of stays in 10^4.
+    assert all(abs(item["gain"]) < 1e-4 for item in still.utility)
     assert "ENCODERS_LEARNED_NOTHING" in {flag["name"] for flag in still.flags}
 
 

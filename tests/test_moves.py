@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,10 +39,12 @@ def oracle(moves: Mapping[str, Array], joint: Array | None = None) -> Oracle:
     return Oracle(arrays)
 
 
-def measured(*moves: Array, clip: float | None = 1.0, joint: Array | None = None) -> Moves:
+def measured(*moves: Array, clip: float | None = 1.0, joint: Array | None = None, sigma: float = 1.0) -> Moves:
     named = dict(zip(NAMES, moves, strict=False))
     rows = np.arange(moves[0].shape[1])
-    return Moves.measure(oracle(named, joint), SITE, tuple(named), rows, clip)
+    found = Moves.measure(oracle(named, joint), SITE, "joint", tuple(named), rows, replace(mechanism(sigma), clip=clip))
+    assert found is not None
+    return found
 
 
 def pair(cosines: npt.ArrayLike, norm: float = 2.0) -> tuple[Array, Array]:
@@ -52,8 +55,8 @@ def pair(cosines: npt.ArrayLike, norm: float = 2.0) -> tuple[Array, Array]:
     return norm * first, norm * second
 
 
-def mechanism(sigma: float, tasks: int = 3) -> Mechanism:
-    return Mechanism("gradients", SITE, "gaussian", 1.0, sigma=dict.fromkeys(NAMES[:tasks], sigma))
+def mechanism(sigma: float) -> Mechanism:
+    return Mechanism("gradients", SITE, "gaussian", 1.0, sigma=dict.fromkeys(NAMES, sigma))
 
 
 class TestCosines:
@@ -83,7 +86,8 @@ class TestCosines:
 
     def test_read_the_rows_asked_for(self) -> None:
         moves = dict(zip(NAMES, pair([[0.1, 0.2, 0.3, 0.4]]), strict=False))
-        found = Moves.measure(oracle(moves), SITE, NAMES[:2], np.array([3, 1]), 1.0)
+        found = Moves.measure(oracle(moves), SITE, "joint", NAMES[:2], np.array([3, 1]), mechanism(1.0))
+        assert found is not None
         assert found.cosines[0, :, 0] == pytest.approx([0.4, 0.2], abs=1e-5)
 
 
@@ -158,7 +162,7 @@ class TestPredicted:
     @pytest.mark.parametrize("cosine", [-1.0, 0.0, 0.95])
     def test_saturated_moves_sit_on_the_bound(self, cosine: float) -> None:
         """Moves of 2 C with one cosine: exactly g for one release, g-composed over all."""
-        predicted = measured(*pair(np.full((20, 5), cosine))).predicted(mechanism(6.25))
+        predicted = measured(*pair(np.full((20, 5), cosine)), sigma=6.25).predicted()
         assert predicted is not None
         question = Question(NAMES[:2], 20, rho=cosine)
         bounds = [bound.evaluate(mechanism(6.25), question) for bound in (OneRelease(), Composed())]
@@ -167,8 +171,8 @@ class TestPredicted:
 
     def test_is_the_mean_over_records_of_phi_of_each_signal(self) -> None:
         norms = np.array([[1.0, 4.0, 0.0], [2.0, 0.0, 0.0]])
-        moves = measured(norms[:, :, None] * np.array([0.6, 0.8]))
-        one, accumulated = parts(moves.predicted(mechanism(2.0, tasks=1)))
+        moves = measured(norms[:, :, None] * np.array([0.6, 0.8]), sigma=2.0 / math.sqrt(3))
+        one, accumulated = parts(moves.predicted())
         assert one == pytest.approx(special.ndtr(norms / 4).mean(), abs=1e-6)
         assert accumulated[0] == pytest.approx(special.ndtr(norms[0] / 4).mean(), abs=1e-6)
         assert accumulated[1] == pytest.approx(special.ndtr([math.sqrt(5) / 4, 1, 0]).mean(), abs=1e-6)
@@ -180,21 +184,21 @@ class TestPredicted:
         coins = rng.choice([-0.5, 0.5], n)
         released = coins[:, None] * move + 2 * math.sqrt(3) * rng.standard_normal(move.shape)
         right = np.cumsum((released * move).sum(axis=2), axis=0) * coins > 0
-        _, accumulated = parts(measured(move).predicted(mechanism(2.0)))
+        _, accumulated = parts(measured(move, sigma=2.0).predicted())
         error = 4 * np.sqrt(accumulated * (1 - accumulated) / n)
         assert (np.abs(right.mean(axis=1) - accumulated) <= error).all()
 
     def test_without_a_move_is_a_coin_flip(self) -> None:
-        one, accumulated = parts(measured(np.zeros((3, 4, 2))).predicted(mechanism(1.0)))
+        one, accumulated = parts(measured(np.zeros((3, 4, 2))).predicted())
         assert (one, list(accumulated)) == (0.5, [0.5] * 3)
 
     def test_never_falls_with_more_releases(self) -> None:
-        moves = measured(np.random.default_rng(32).standard_normal((10, 50, 3)))
-        _, accumulated = parts(moves.predicted(mechanism(3.0)))
+        moves = measured(np.random.default_rng(32).standard_normal((10, 50, 3)), sigma=3.0)
+        _, accumulated = parts(moves.predicted())
         assert (np.diff(accumulated) > 0).all()
 
     def test_is_none_without_noise(self) -> None:
-        assert measured(*pair([[0.5]])).predicted(mechanism(0.0)) is None
+        assert measured(*pair([[0.5]]), sigma=0.0).predicted() is None
 
 
 class TestExcess:

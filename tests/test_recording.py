@@ -41,12 +41,12 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 def test_values_that_are_not_finite_are_refused() -> None:
     with pytest.raises(InputError, match="'gradients/A' holds values that are not finite"):
-        Transcript({"gradients/A": np.array([[[np.nan]]])})
+        Transcript({"gradients/A": np.array([[[np.nan]]], np.float32)})
 
 
 def test_recordings_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
-        Transcript({"gradients/A": np.zeros((1, 1, 1))}).arrays["gradients/A"][0] = 1
+        Transcript({"gradients/A": np.zeros((1, 1, 1), np.float32)}).array("gradients/A")[0] = 1
 
 
 def test_unknown_keys_are_refused_by_name() -> None:
@@ -59,15 +59,15 @@ def test_unknown_keys_are_refused_by_name() -> None:
 def test_a_view_holds_its_own_partys_share_only() -> None:
     transcript = Transcript(
         {
-            "gradients/A": np.zeros((1, 4, 2)),
-            "gradients/B": np.zeros((1, 4, 2)),
-            "activations/A": np.zeros((1, 4, 2)),
-            "auxiliary/A/labels/ihm": np.zeros(4),
-            "auxiliary/B/labels/x": np.zeros(4),
-            "outputs/ihm": np.zeros((4, 1)),
+            "gradients/A": np.zeros((1, 4, 2), np.float32),
+            "gradients/B": np.zeros((1, 4, 2), np.float32),
+            "activations/A": np.zeros((1, 4, 2), np.float32),
+            "auxiliary/A/labels/ihm": np.zeros(4, np.int64),
+            "auxiliary/B/labels/x": np.zeros(4, np.int64),
+            "outputs/ihm": np.zeros((4, 1), np.float32),
         }
     )
-    view = view_of(AUDITOR, transcript, secret="joint", candidates=np.arange(4), hints=EMPTY)
+    view = view_of(AUDITOR, transcript, secret="joint", moved=(), candidates=np.arange(4), hints=EMPTY)
     assert sorted(view.arrays) == ["auxiliary/A/labels/ihm", "gradients/A"]
 
 

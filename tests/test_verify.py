@@ -134,12 +134,17 @@ def test_changed_scores_are_found_even_with_a_new_hash(copy: Path, registry: Reg
 def test_coins_are_checked_against_the_secrets(copy: Path, registry: Registry) -> None:
     scores = load_file(copy / "scores.safetensors")
     index, coins = scores["index/joint"], scores["coins/label/oracle-lr/joint/1"]
-    truth = np.full(int(index.max()) + 1, -1, np.int64)
-    truth[index] = coins
-    assert verify(copy, registry, Secrets({"labels/joint": truth})) == ()
+    truth, mask = np.full(int(index.max()) + 1, -1, np.int64), np.zeros(int(index.max()) + 1, np.uint8)
+    truth[index], mask[index] = coins, 1
+
+    def secrets(rows: slice = slice(None), name: str = "joint") -> Secrets:
+        return Secrets({f"labels/{name}": truth[rows], f"canary/{name}": mask[rows]}, {"joint": ["a", "b"]})
+
+    assert verify(copy, registry, secrets()) == ()
     truth[index[:3]] = 1 - truth[index[:3]]
-    assert any("in 3 records" in line for line in verify(copy, registry, Secrets({"labels/joint": truth})))
-    assert any("do not hold" in line for line in verify(copy, registry, Secrets({"labels/joint": truth[:1]})))
+    assert any("in 3 records" in line for line in verify(copy, registry, secrets()))
+    assert any("are no canaries there" in line for line in verify(copy, registry, secrets(slice(10))))
+    assert any("hold no coins" in line for line in verify(copy, registry, secrets(name="a")))
 
 
 def test_lost_scores_are_a_clear_error(copy: Path, registry: Registry) -> None:

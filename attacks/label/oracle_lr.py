@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privbench.attack import Attack, AttackCard, Guess, View
+from privbench.attack import Attack, AttackCard, Guess, Index, Scores, Stream, View
 from privbench.threat import Channel, Knowledge
 
 
@@ -17,8 +17,9 @@ from privbench.threat import Channel, Knowledge
 class OracleLikelihoodRatio(Attack):
     """LLR_i = sum_t (||r - r(0)||^2 - ||r - r(1)||^2) / (2 tau^2), tau^2 the variance of the released noise.
 
-    r(0) and r(1) are the noise-free releases under either coin, both through the defence's own clip. Only the two
-    coin hypotheses are evaluated. Without noise tau^2 is taken as 1: the sign is all that matters.
+    r(0) and r(1) are the noise-free releases under either coin, both through the defence's own clip. Tasks that are
+    sent apart add their ratios, each with its own variance. Only the two coin hypotheses are evaluated. Without noise
+    tau^2 is taken as 1: the sign is all that matters.
     """
 
     card = AttackCard(
@@ -34,17 +35,33 @@ class OracleLikelihoodRatio(Attack):
     )
 
     def lacks(self, view: View) -> str | None:
-        name = f"oracle/gradients/{view.threat.name}/{view.secret}/0"
-        return None if name in view.arrays else f"needs the counterfactual releases '{name}', which were not recorded"
+        streams = view.streams
+        if not streams:
+            return f"needs releases of gradients to {view.threat.name}, which were not recorded"
+        if any(stream.zero is None or stream.one is None for stream in streams):
+            return (
+                f"needs the counterfactual releases 'oracle/gradients/{view.threat.name}/{view.secret}/0' and '/1', "
+                "which were not recorded"
+            )
+        return None
 
     def run(self, view: View, rng: np.random.Generator) -> Guess:
-        site, rows = view.threat.name, view.candidates
-        released = view.array(f"gradients/{site}")[:, rows].astype(np.float64)
-        zero = view.array(f"oracle/gradients/{site}/{view.secret}/0")[:, rows].astype(np.float64)
-        one = view.array(f"oracle/gradients/{site}/{view.secret}/1")[:, rows].astype(np.float64)
-        mechanism = view.mechanism
-        variance = mechanism.total_sigma**2 if mechanism is not None and mechanism.total_sigma > 0 else 1.0
-        # ||r - r0||^2 - ||r - r1||^2 = 2 (r - (r0 + r1)/2) . (r1 - r0), without the cancellation of large squares.
-        ratio = np.einsum("tnd,tnd->tn", released - (zero + one) / 2, one - zero) / variance
-        ratio *= view.array(f"gradients/{site}/seen")[:, rows]
+        rows, streams = view.candidates, view.streams
+        ratio = np.zeros((len(streams[0].released), len(rows)))
+        for release in range(len(ratio)):
+            for stream in streams:
+                ratio[release] += _ratio(stream, release, rows)
+            ratio[release] *= view.seen(release, rows)
         return Guess(single=ratio, accumulated=np.cumsum(ratio, axis=0))
+
+
+def _ratio(stream: Stream, release: int, rows: Index) -> Scores:
+    """Log likelihood ratio of one release of one stream, [m]."""
+    if stream.zero is None or stream.one is None:
+        raise ValueError("a likelihood ratio needs both hypotheses.")
+    released, zero, one = (
+        np.asarray(array[release])[rows].astype(np.float64) for array in (stream.released, stream.zero, stream.one)
+    )
+    variance = stream.sigma**2 if stream.sigma > 0 else 1.0
+    # ||r - r0||^2 - ||r - r1||^2 = 2 (r - (r0 + r1)/2) . (r1 - r0), without the cancellation of large squares.
+    return np.asarray(np.einsum("nd,nd->n", released - (zero + one) / 2, one - zero) / variance)

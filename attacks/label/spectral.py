@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from privbench.attack import Attack, AttackCard, Guess, View
+from privbench.attack import Attack, AttackCard, Guess, Index, Stream, View
 from privbench.threat import Channel, Knowledge
 
 Array = npt.NDArray[np.float64]
@@ -46,33 +46,32 @@ class Spectral(Attack):
         confirmatory=("dp-cap", "nominal-curve"),
     )
 
-    def run(self, view: View, rng: np.random.Generator) -> Guess:
-        site = view.threat.name
-        rows = np.concatenate([view.hints.index, view.candidates])
-        releases = view.array(f"gradients/{site}")[:, rows].astype(np.float64)
-        seen = view.array(f"gradients/{site}/seen")[:, rows].astype(np.float64)
-        mechanism = view.mechanism
-        variance = mechanism.total_sigma**2 if mechanism is not None else 0.0
-        if mechanism is None or mechanism.clip is None:
-            releases = _clipped_at_median(releases)
-        totals = np.cumsum(releases * seen[:, :, None], axis=0)
-        counts = np.maximum(np.cumsum(seen, axis=0), 1.0)
-        hints, own = view.hints.secrets, self._own_labels(view, rows)
-        single = np.stack([self._scores(release, own, variance, hints) for release in releases])
-        accumulated = np.stack(
-            [
-                self._scores(total / count[:, None], own, variance / float(count.mean()), hints)
-                for total, count in zip(totals, counts, strict=True)
-            ]
-        )
-        # A record that was not released in an epoch has nothing to show there.
-        return Guess(single * seen[:, len(hints) :], accumulated)
+    def lacks(self, view: View) -> str | None:
+        return None if view.streams else f"needs releases of gradients to {view.threat.name}, which were not recorded"
 
-    def _own_labels(self, view: View, rows: npt.NDArray[np.int64]) -> Array:
-        """The labels that the site holds itself, with a constant: [n, 1 + labels]."""
+    def run(self, view: View, rng: np.random.Generator) -> Guess:
+        rows = np.concatenate([view.hints.index, view.candidates])
+        streams, hints, own = view.streams, view.hints.secrets, self._own_labels(view, rows)
+        clips = view.mechanism is not None and view.mechanism.clip is not None
+        variance = _variance(streams)
+        total, count = np.zeros((len(rows), 1)), np.zeros(len(rows))
+        single, accumulated = [], []
+        for release in range(len(streams[0].released)):
+            x, seen = _read(streams, release, rows), view.seen(release, rows)
+            x = x if clips else _clipped_at_median(x)
+            total, count = total + x * seen[:, None], count + seen
+            # A record that was not released has nothing to show there.
+            single.append(self._scores(x, own, variance, hints) * seen[len(hints) :])
+            each = np.maximum(count, 1.0)
+            accumulated.append(self._scores(total / each[:, None], own, variance / float(each.mean()), hints))
+        return Guess(np.stack(single), np.stack(accumulated))
+
+    def _own_labels(self, view: View, rows: Index) -> Array:
+        """The labels that the site holds itself, of all records, with a constant: [n, 1 + labels]."""
         prefix = f"auxiliary/{view.threat.name}/labels/"
-        held = [array[rows].reshape(len(rows), -1) for name, array in view.arrays.items() if name.startswith(prefix)]
-        return np.hstack([np.ones((len(rows), 1)), *held]).astype(np.float64)
+        held = [] if "auxiliary/index" in view.arrays else [n for n in view.arrays if n.startswith(prefix)]
+        columns = [np.asarray(view.arrays[name])[rows].reshape(len(rows), -1) for name in held]
+        return np.hstack([np.ones((len(rows), 1)), *columns]).astype(np.float64)
 
     def _scores(self, x: Array, own: Array, variance: float, hints: npt.NDArray[np.int64]) -> Array:
         """Log likelihood ratio of the two components for the candidates, signed by the hints."""
@@ -87,11 +86,29 @@ class Spectral(Attack):
         return ratio[len(hints) :] * (1.0 if agreement >= 0 else -1.0)
 
 
-def _clipped_at_median(releases: Array) -> Array:
+def _variance(streams: tuple[Stream, ...]) -> float:
+    """Variance of the noise in what `_read` returns: 1 where streams were brought to one scale."""
+    return streams[0].sigma ** 2 if len(streams) == 1 else 0.0 if _noiseless(streams) else 1.0
+
+
+def _noiseless(streams: tuple[Stream, ...]) -> bool:
+    return any(stream.sigma == 0 for stream in streams)
+
+
+def _read(streams: tuple[Stream, ...], release: int, rows: Index) -> Array:
+    """One release of these records, [n, d]; streams side by side, each in units of its noise where all have some."""
+    scales = [1.0 if len(streams) == 1 or _noiseless(streams) else stream.sigma for stream in streams]
+    parts = [
+        np.asarray(stream.released[release])[rows].astype(np.float64) / scale
+        for stream, scale in zip(streams, scales, strict=True)
+    ]
+    return np.hstack(parts)
+
+
+def _clipped_at_median(release: Array) -> Array:
     """Where the defence does not clip, a few large gradients would own the top component: the attack clips them."""
-    norms = np.linalg.norm(releases, axis=2, keepdims=True)
-    medians = np.median(norms, axis=1, keepdims=True)
-    return np.asarray(releases * np.minimum(1.0, medians / np.maximum(norms, np.finfo(float).tiny)))
+    norms = np.linalg.norm(release, axis=1, keepdims=True)
+    return np.asarray(release * np.minimum(1.0, np.median(norms) / np.maximum(norms, np.finfo(float).tiny)))
 
 
 def _mixture_ratio(x: Array, variance: float, iterations: int) -> Array:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,21 +19,22 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from privbench.cli.console import plain_console
 from privbench.errors import OK, InputError, unknown
 from privbench.gate import gate
-from privbench.options import AuditOptions, parse_number
+from privbench.options import RECORDED, AuditOptions, RecordingFiles, parse_number
 from privbench.record import check_writable, write
 from privbench.registry import default_registry
 from privbench.report.pages import PAGES, render
 from privbench.report.terminal import show
 from privbench.report.words import headline
-from privbench.runner import run_audit
+from privbench.runner import prepare, run_prepared
 from privbench.target import Progress as Report
 
 DEFAULT_OUT = "privbench-audit"
 
 _LISTS = ("defense", "set")
+_TEXTS = ("target", "party", "data", "out", "eps_for", "transcript", "secrets", "oracle")
 _KEYS = (
     "target", "eps", "noise_multiplier", "sigma", "eps_for", "delta", "party", "data", "attacks", "defense", "seed",
-    "jobs", "set", "out", "format",
+    "jobs", "set", "out", "format", "transcript", "secrets", "oracle",
 )  # fmt: skip
 
 
@@ -50,8 +53,9 @@ class Request:
         values = {key: value for key, value in given.items() if value is not None}
         if file is not None:
             values = {**_from_toml(file), **values}
-        if "target" not in values:
-            raise InputError("--target is missing; see `privbench list targets`.")
+        recording = _recording(values)
+        if "target" not in values and recording is None:
+            raise InputError("--target is missing; see `privbench list targets`. For a recording give --transcript.")
         number = {
             key: parse_number(_flag(key), str(values[key]))
             for key in ("eps", "noise_multiplier", "sigma", "delta")
@@ -65,7 +69,7 @@ class Request:
         if whole.get("jobs", 1) < 1:
             raise InputError(f"--jobs must be at least 1, got {whole['jobs']}.")
         options = AuditOptions(
-            target=str(values["target"]),
+            target=str(values.get("target", RECORDED)),
             eps=number.get("eps"),
             noise_multiplier=number.get("noise_multiplier"),
             sigma=number.get("sigma"),
@@ -77,6 +81,7 @@ class Request:
             defenses=tuple(values.get("defense", ())),
             seed=whole.get("seed", 0),
             settings=_settings(values.get("set", ())),
+            recording=recording,
         )
         out = Path(str(values.get("out", DEFAULT_OUT)))
         if "\0" in str(out) or not str(values.get("out", DEFAULT_OUT)).strip():
@@ -86,9 +91,12 @@ class Request:
 
 def run_request(request: Request, *, strict: bool, exit_zero: bool, quiet: bool) -> int:
     """Run, print, write; the exit code is the gate's."""
+    registry = default_registry()
+    prepared = prepare(request.options, registry)
     check_writable(request.out)
+    _announce_disk(prepared.disk_bytes, quiet)
     with _progress(quiet) as report:
-        result = run_audit(request.options, default_registry(), parallel=request.jobs, progress=report)
+        result = run_prepared(prepared, registry, parallel=request.jobs, progress=report)
         write(result.audit, result.scores, render(result.audit, request.pages), request.out)
     console = plain_console()
     if quiet:
@@ -97,6 +105,30 @@ def run_request(request: Request, *, strict: bool, exit_zero: bool, quiet: bool)
         show(result.audit, console)
         console.print(f"Record: {request.out}", markup=False, style="dim")
     return OK if exit_zero else gate(result.audit, strict=strict).code
+
+
+def _announce_disk(needed: int, quiet: bool) -> None:
+    """What the recordings will need, on stderr: a long run should not find out at its end."""
+    if needed and not quiet:
+        place = tempfile.gettempdir()
+        free = shutil.disk_usage(place).free
+        Console(stderr=True, soft_wrap=True).print(
+            f"privbench: the recordings take about {needed / 1e6:,.0f} MB in {place} ({free / 1e9:,.0f} GB free).",
+            style="dim",
+            markup=False,
+            highlight=False,
+        )
+
+
+def _recording(values: Mapping[str, Any]) -> RecordingFiles | None:
+    """--transcript with --secrets, and --oracle where there is one."""
+    files = {key: Path(str(values[key])) for key in ("transcript", "secrets", "oracle") if key in values}
+    if not files:
+        return None
+    for key in ("transcript", "secrets"):
+        if key not in files:
+            raise InputError(f"a recording needs --transcript and --secrets; --{key} is missing.")
+    return RecordingFiles(**files)
 
 
 @contextmanager
@@ -135,7 +167,7 @@ def _from_toml(file: Path) -> dict[str, Any]:
             values[key] = [value]
         elif key in _LISTS and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
             raise InputError(f"{key} in {file.name} must be a text or a list of texts.")
-        elif key in ("target", "party", "data", "out", "eps_for") and not isinstance(value, str):
+        elif key in _TEXTS and not isinstance(value, str):
             raise InputError(f"{key} in {file.name} must be a text, got {value!r}.")
         elif isinstance(value, bool) or not isinstance(value, str | int | float | list):
             raise InputError(f"{key} in {file.name} is {value!r}; a text or a number is needed.")

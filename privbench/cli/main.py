@@ -56,7 +56,16 @@ def audit(
     eps_for: Annotated[str | None, typer.Option(help="Whom --eps speaks for: nominal or site.")] = None,
     delta: Annotated[str | None, typer.Option(help="delta of the budget (default 1e-5).")] = None,
     party: Annotated[str | None, typer.Option(help="The curious site (prism: default the holder of ihm).")] = None,
-    data: Annotated[str | None, typer.Option(help="synthetic or physionet2012:DIR.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="prism: synthetic or physionet2012:DIR; gaussian: a folder to keep the files in.")
+    ] = None,
+    transcript: Annotated[
+        str | None, typer.Option(help="A recording instead of a target: what parties exchanged (safetensors).")
+    ] = None,
+    secrets: Annotated[str | None, typer.Option(help="With --transcript: the labels and coins to be guessed.")] = None,
+    oracle: Annotated[
+        str | None, typer.Option(help="With --transcript: the noise-free releases under either label, where known.")
+    ] = None,
     attacks: Annotated[str | None, typer.Option(help="all, a family (label) or names, by commas.")] = None,
     defense: Annotated[list[str] | None, typer.Option(help="NAME[:key=value,...]; default by target.")] = None,
     seed: Annotated[str | None, typer.Option(help="Seed of everything random (default 0).")] = None,
@@ -78,7 +87,8 @@ def audit(
     given: dict[str, Any] = {
         "target": target, "eps": eps, "noise_multiplier": noise_multiplier, "sigma": sigma, "eps_for": eps_for,
         "delta": delta, "party": party, "data": data, "attacks": attacks, "defense": defense, "seed": seed,
-        "jobs": jobs, "set": set_, "out": out, "format": format_,
+        "jobs": jobs, "set": set_, "out": out, "format": format_, "transcript": transcript, "secrets": secrets,
+        "oracle": oracle,
     }  # fmt: skip
     request = Request.build(given, Path(config) if config else None)
     raise typer.Exit(run_request(request, strict=strict, exit_zero=exit_zero, quiet=quiet))

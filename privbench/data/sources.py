@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -77,6 +78,19 @@ def fingerprint(splits: Splits) -> str:
     digest = hashlib.sha256()
     for cohort in (splits.train, splits.validation, splits.test):
         _update(digest, cohort)
+    return digest.hexdigest()
+
+
+def fingerprint_files(spec: str) -> str:
+    """SHA-256 over names and contents of all files of a source; "" for a generated one."""
+    name, folder = _parse(spec)
+    if name == "synthetic":
+        return ""
+    digest = hashlib.sha256()
+    for file in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
+        digest.update(str(file.relative_to(folder)).encode() + b"\0")
+        with file.open("rb") as handle:
+            digest.update(hashlib.file_digest(handle, "sha256").digest())
     return digest.hexdigest()
 
 

@@ -18,6 +18,7 @@ from privbench.errors import InputError, unknown
 from privbench.options import AuditOptions, parse_number
 from privbench.registry import Registry
 from privbench.target import Epsilon, Role
+from privbench.tensors import RELEASE_TYPES
 
 DEFAULT_DATA = "synthetic"
 
@@ -39,11 +40,14 @@ class Training:
     clip_factor: float = 5.0
     server_rate: float = 1e-3
     encoder_rate: float = 3e-4
+    record_as: str = "float32"
 
     def __post_init__(self) -> None:
+        if self.record_as not in RELEASE_TYPES:
+            raise unknown("value of record_as", self.record_as, RELEASE_TYPES)
         for f in fields(self):
             value = getattr(self, f.name)
-            if not (math.isfinite(value) and value > 0):
+            if f.type != "str" and not (math.isfinite(value) and value > 0):
                 raise InputError(f"{f.name} must be a positive number, got {value!r}.")
         if self.canaries < 16:
             raise InputError(f"canaries must be at least 16 (an eighth calibrates the attacks), got {self.canaries}.")
@@ -80,6 +84,15 @@ class PrismConfig:
     @property
     def steps(self) -> int:
         return math.ceil(self.training.epochs / self.sample_rate)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of both runs' recordings: every site's releases, and in the audited run also before the noise, and at the
+        curious site under either label of each moved task and of all together.
+        """
+        t, sites = self.training, len(set(self.tasks.values()))
+        release = t.epochs * self.records * t.embedding * RELEASE_TYPES[t.record_as].itemsize
+        return release * (3 * sites + 2 * (1 + len(self.moved)))
 
     def as_role(self, role: Role) -> PrismConfig:
         return replace(self, role=role)
@@ -194,7 +207,7 @@ def _training(settings: Mapping[str, str]) -> Training:
     for key, text in settings.items():
         if key not in types:
             raise unknown("setting of target prism", key, types)
-        values[key] = parse_number(key, text, whole=types[key] == "int")
+        values[key] = text if types[key] == "str" else parse_number(key, text, whole=types[key] == "int")
     return Training(**values)
 
 

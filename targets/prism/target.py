@@ -7,8 +7,9 @@ A curious site wants the other sites' labels of its own patients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,11 @@ import numpy.typing as npt
 
 from privbench.mechanism import Audience, Claim
 from privbench.options import AuditOptions
-from privbench.recording import Oracle, Secrets, Transcript
+from privbench.recording import Secrets
 from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun, Utility
-from privbench.threat import Behaviour, Channel, Knowledge, Party, ThreatModel
+from privbench.threads import one_torch_thread
+from privbench.threat import Channel, ThreatModel, auditor_of, curious_site
 
 _TEST_BLOCK = 4_000
 """Test stays turned into inputs at once: the whole split in memory would double the run's peak."""
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from privbench.data.cohort import Cohort, Splits
     from privbench.targets.prism.config import PrismConfig
     from privbench.targets.prism.inputs import Scaler
+    from privbench.targets.prism.tape import Tape
     from privbench.targets.prism.train import Trace, Trainer
 
 
@@ -55,18 +58,21 @@ class Prism(Target):
         return {"clean": config.as_role("clean"), "audited": config.as_role("audited")}
 
     def threats(self, config: PrismConfig) -> tuple[ThreatModel, ...]:
-        seen = frozenset({Channel.GRADIENTS, Channel.AUXILIARY})
-        knows = frozenset({Knowledge.MECHANISM, Knowledge.HINTS})
-        curious = ThreatModel(Party.SITE, config.party, Behaviour.CURIOUS, seen, knows)
-        auditor = ThreatModel(
-            Party.SITE, config.party, Behaviour.CURIOUS, seen, knows | {Knowledge.MODEL, Knowledge.INPUTS}
-        )
-        return curious, auditor
+        curious = curious_site(config.party)
+        return curious, auditor_of(curious)
 
     def epsilons(self, config: PrismConfig) -> tuple[Epsilon, ...]:
         from privbench.targets.prism.config import epsilons
 
         return epsilons(config)
+
+    def fingerprint(self, config: PrismConfig) -> str:
+        from privbench.data.sources import fingerprint_files
+
+        return fingerprint_files(config.data)
+
+    def disk_bytes(self, config: PrismConfig) -> int:
+        return config.disk_bytes
 
     def run(
         self,
@@ -74,11 +80,23 @@ class Prism(Target):
         rng: np.random.Generator,
         adversary: ActiveAdversary | None = None,
         progress: Progress | None = None,
+        folder: Path | None = None,
     ) -> TargetRun:
         """Train once. The clean run measures utility; the audited run replaces labels by coins and records both
         hypotheses at the curious site. Both see the same stays, in the same order, from the same initial weights (but
         for the towers' biases, which start at each run's own prevalence); their noise differs.
         """
+        with one_torch_thread():
+            return self._run(config, rng, adversary, progress, folder)
+
+    def _run(
+        self,
+        config: PrismConfig,
+        rng: np.random.Generator,
+        adversary: ActiveAdversary | None,
+        progress: Progress | None,
+        folder: Path | None,
+    ) -> TargetRun:
         from privbench.data.sources import load
         from privbench.targets.prism.inputs import Scaler
         from privbench.targets.prism.train import Streams, Trainer
@@ -97,14 +115,15 @@ class Prism(Target):
             scaler.inputs(train),
             scaler.inputs(splits.validation),
             Streams.spawn(shared_rng, audited_rng if audited else clean_rng),
-            oracle=audited,
             adversary=adversary,
         )
-        trace = trainer.run(report)
+        with _tape(config, train, trainer.network.sites, folder) as tape:
+            trace = trainer.run(report, tape)
+            transcript, oracle = tape.finish(_metadata(config, trace))
         utility = () if audited else _utility(config, splits, scaler, trainer, other_rng)
         return TargetRun(
-            transcript=_transcript(config, trace, train),
-            oracle=_oracle(config, trace) if audited else None,
+            transcript=transcript,
+            oracle=oracle,
             secrets=secrets,
             utility=utility,
             diagnostics={name: tuple(values) for name, values in trace.diagnostics.items()},
@@ -134,24 +153,32 @@ def _labels(splits: Splits) -> Secrets:
     return Secrets({f"labels/{name}": values for name, values in splits.train.labels.items()})
 
 
-def _oracle(config: PrismConfig, trace: Trace) -> Oracle:
-    hypotheses = {f"oracle/gradients/{config.party}/{name}": value for name, value in trace.tape.oracle.items()}
-    clean = {f"oracle/gradients/{site}/clean": value for site, value in trace.tape.clean.items()}
-    return Oracle({**hypotheses, **clean})
+def _tape(config: PrismConfig, train: Cohort, sites: Iterable[str], folder: Path | None) -> Tape:
+    """Records what each site receives, and what the curious one knows by right: its own task's labels."""
+    from privbench.targets.prism.tape import Tape
+
+    own = {
+        f"auxiliary/{config.party}/labels/{task}": np.asarray(train.labels[task], np.int64)
+        for task, holder in config.tasks.items()
+        if holder == config.party
+    }
+    return Tape(
+        tuple(sites),
+        config.moved,
+        (config.training.epochs, len(train), config.training.embedding),
+        dtype=config.training.record_as,
+        party=config.party if config.role == "audited" else None,
+        own_labels=own,
+        folder=folder,
+    )
 
 
-def _transcript(config: PrismConfig, trace: Trace, train: Cohort) -> Transcript:
-    """What each site received, and what the curious one knows by right: its own task's labels."""
-    own = [task for task, holder in config.tasks.items() if holder == config.party]
-    shape = (config.training.epochs, config.records)
-    arrays: dict[str, npt.NDArray[Any]] = {f"gradients/{site}": values for site, values in trace.tape.releases.items()}
-    arrays |= {f"gradients/{site}/seen": np.ones(shape, np.uint8) for site in trace.tape.releases}
-    arrays |= {f"auxiliary/{config.party}/labels/{task}": train.labels[task] for task in own}
+def _metadata(config: PrismConfig, trace: Trace) -> dict[str, Any]:
     mechanisms = [
-        config.defense.mechanism(site, trace.noise.clip[site], trace.noise.sigma[site]).to_json()
-        for site in trace.tape.releases
+        config.defense.mechanism(site, clip, trace.noise.sigma[site]).to_json()
+        for site, clip in trace.noise.clip.items()
     ]
-    return Transcript(arrays, {"mechanisms": mechanisms, "claims": [claim.to_json() for claim in _claims(config)]})
+    return {"mechanisms": mechanisms, "claims": [claim.to_json() for claim in _claims(config)]}
 
 
 def _clip_flags(config: PrismConfig, trace: Trace) -> tuple[str, ...]:

@@ -62,9 +62,8 @@ class Noise:
 
 @dataclass(frozen=True)
 class Trace:
-    """What one training leaves."""
+    """What one training leaves beside its tape."""
 
-    tape: Tape
     noise: Noise
     diagnostics: Mapping[str, list[float]] = field(default_factory=dict)
 
@@ -79,11 +78,10 @@ class Trainer:
         validation: Inputs,
         streams: Streams,
         *,
-        oracle: bool,
         adversary: ActiveAdversary | None,
     ) -> None:
         self.config, self.train, self.validation, self.streams = config, train, validation, streams
-        self.oracle, self.adversary = oracle, adversary
+        self.adversary = adversary
         self.network = Network(config, train, streams.weights)
         t = config.training
         self.parameters = list(self.network.server.parameters())
@@ -93,23 +91,22 @@ class Trainer:
             for site, encoder in self.network.encoders.items()
         }
 
-    def run(self, progress: Progress) -> Trace:
-        """Warm up, train for T epochs, leave the network at the epoch that validation liked best."""
-        config, count = self.config, len(self.train)
+    def run(self, progress: Progress, tape: Tape) -> Trace:
+        """Warm up, train for T epochs onto the tape, leave the network at the epoch that validation liked best."""
+        config, epochs = self.config, self.config.training.epochs
         self._train_server(self.network.embed(self.train), epochs=1)
         noise = self._calibrate()
-        shape = (config.training.epochs, count, config.training.embedding)
-        tape = Tape.blank(self.network.sites, config.moved if self.oracle else (), shape)
         clipped: list[float] = []
         scores: list[float] = []
         best: list[dict[str, Tensor]] = []
-        for epoch in range(config.training.epochs):
+        for epoch in range(epochs):
             shares = []
             for batch in self._batches():
                 shares.append(self._step(batch, epoch, noise, tape))
+            tape.end_epoch(epoch)
             clipped.append(float(np.mean(shares)))
             best = self.network.keep_best(scores, self._validate(), best)
-            progress(f"{config.role} run: epoch {epoch + 1} of {shape[0]}", (epoch + 1) / shape[0])
+            progress(f"{config.role} run: epoch {epoch + 1} of {epochs}", (epoch + 1) / epochs)
         self.network.restore(best)
         diagnostics = {
             "batch dependence": [self._batch_dependence(noise)],
@@ -117,14 +114,14 @@ class Trainer:
             "validation AUC": scores,
             "best epoch": [1.0 + int(np.argmax(scores))],
         }
-        return Trace(tape, noise, diagnostics)
+        return Trace(noise, diagnostics)
 
     def frozen_baseline(self, other: np.random.Generator | None = None) -> Network:
         """Train only the server, as long and with the same choice of epoch, on encoders that learned nothing: those
         that this run started from, or with `other` some of another seed.
         """
         streams = self.streams.again() if other is None else Streams.spawn(*other.spawn(2))
-        frozen = Trainer(self.config, self.train, self.validation, streams, oracle=False, adversary=None)
+        frozen = Trainer(self.config, self.train, self.validation, streams, adversary=None)
         embeddings, validation = frozen.network.embed(frozen.train), frozen.network.embed(frozen.validation)
         frozen._train_server(embeddings, epochs=1)
         scores: list[float] = []
@@ -189,7 +186,8 @@ class Trainer:
         ):
             parameter.grad = gradient
         gradients = {task: self._per_site(_grad(loss.sum(), z)) for task, loss in losses.items()}
-        hypotheses = self._hypotheses(logits, z) if self.oracle else {}
+        audited = self.config.role == "audited"
+        hypotheses = self._hypotheses(logits, z) if audited else {}
         self.server_step.step()
         share = 0.0
         for column, site in enumerate(network.sites):
@@ -199,15 +197,15 @@ class Trainer:
             clean = torch.stack(list(bounded.values())).sum(dim=0)
             draw = defense.noise((len(batch), network.width), noise.sigma[site], epoch, self.streams.noise)
             released = clean + draw
-            tape.release(site, epoch, rows, clean, released)
+            tape.release(site, rows, clean, released)
             if site == self.config.party:
                 share = float(np.mean([(part.norm(dim=1) > clip).float().mean() for part in parts.values()]))
-            if self.oracle and site == self.config.party:
+            if audited and site == self.config.party:
                 either = {
                     task: (defense.bounded(zero[:, column], clip), defense.bounded(one[:, column], clip))
                     for task, (zero, one) in hypotheses.items()
                 }
-                tape.hypotheses(epoch, rows, bounded, either)
+                tape.hypotheses(rows, bounded, either)
             self._site_step(site, rows, sent[site], released)
         return share if defense.clips else 0.0
 

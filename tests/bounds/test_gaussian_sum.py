@@ -258,10 +258,16 @@ class TestUnsupported:
             ask(0)
 
     @pytest.mark.parametrize("bound", BOUNDS[:3], ids=lambda bound: bound.card.name)
-    def test_unmeasured_rho_is_refused(self, bound: Bound) -> None:
-        answer = bound.evaluate(prism(), ask(2, rho=None))
-        assert isinstance(answer, Unsupported)
-        assert answer.part == "rho"
+    def test_unmeasured_rho_is_the_declared_one_or_the_largest(self, bound: Bound) -> None:
+        """Never a guess in favour of the mechanism: 1 is the cosine at which most leaks."""
+        for declared, rho in ((None, 1.0), (0.3, 0.3)):
+            answer = bound.evaluate(replace(prism(), rho=declared), ask(2, rho=None))
+            measured = bound.evaluate(prism(), ask(2, rho=rho))
+            assert isinstance(answer, BoundValue)
+            assert isinstance(measured, BoundValue)
+            assert answer.value == measured.value
+            assert any("not measured" in text for text in answer.assumptions)
+            assert not any("not measured" in text for text in measured.assumptions)
 
     def test_an_unknown_unit_is_never_answered_with_an_accuracy(self) -> None:
         """bounds.md, 2: comparing a number with another unit's bound is the commonest false alarm."""

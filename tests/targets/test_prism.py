@@ -160,7 +160,6 @@ def test_per_sample_gradients_equal_a_loop_over_records(registry: Registry) -> N
         train,
         scaler.inputs(splits.validation),
         Streams.spawn(*np.random.default_rng(0).spawn(2)),
-        oracle=True,
         adversary=None,
     )
     trainer._train_server(trainer.network.embed(train), epochs=1)

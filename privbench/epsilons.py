@@ -1,0 +1,22 @@
+"""Epsilons by name, for targets whose mechanism is all that is known of them."""
+
+from __future__ import annotations
+
+from privbench.accounting import gdp_eps
+from privbench.target import Epsilon
+
+
+def own_releases(site: str, mu: float | None, delta: float, moved: int, releases: int) -> Epsilon:
+    """The site's epsilon about one record's labels, by name, from mu of the record's own releases."""
+    return Epsilon(
+        "site",
+        None if mu is None else gdp_eps(mu, delta),
+        delta,
+        "replace",
+        "none (the site knows its batches)",
+        releases,
+        "Gaussian DP, rho = 1",
+        f"site {site}, about the {moved} label{'s' if moved > 1 else ''} of one record that the coin moves",
+        "labels reach the site through its own noised releases only",
+        "no noise, no epsilon" if mu is None else None,
+    )

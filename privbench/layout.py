@@ -1,0 +1,160 @@
+"""Which arrays a recording may hold: names, types, shapes that fit together. Unknown names are refused.
+
+SITE, TASK, CLIENT, PARAM stand for any name; N, T and the like must agree wherever they appear in one file. The table
+is the published format (docs/recordings.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from privbench.errors import InputError
+from privbench.tensors import DTYPES, Array, Blocks, blocks_of, is_float
+
+Kind = Literal["transcript", "oracle", "secrets"]
+
+_FLOATS, _COINS, _LABELS = ("F32", "F16", "BF16"), ("U8",), ("I64",)
+_LONGEST_NAME = 120
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of the format. dims: a trailing "..." allows any further axes; "d SITE" is one d per site."""
+
+    pattern: str
+    types: tuple[str, ...]
+    dims: tuple[str, ...]
+
+    def bind(self, name: str) -> Mapping[str, str] | None:
+        """What the capitals stand for in this name, or None when it does not match."""
+        wanted, given = self.pattern.split("/"), name.split("/")
+        if len(wanted) != len(given):
+            return None
+        bound = {}
+        for word, part in zip(wanted, given, strict=True):
+            if word.isupper() and not word.isdigit():
+                bound[word] = part
+            elif word != part:
+                return None
+        return bound
+
+
+# Fixed words stand before capitals: gradients/A/seen is not a task called seen.
+RULES: Mapping[Kind, tuple[Rule, ...]] = {
+    "transcript": (
+        Rule("gradients/SITE", _FLOATS, ("T", "N", "d SITE")),
+        Rule("gradients/SITE/seen", _COINS, ("T", "N")),
+        Rule("gradients/SITE/TASK", _FLOATS, ("T", "N", "d SITE")),
+        Rule("activations/SITE", _FLOATS, ("T activations", "N", "...")),
+        Rule("activations/SITE/mask", _COINS, ("N", "L SITE")),
+        Rule("updates/CLIENT/PARAM", _FLOATS, ("T updates", "...")),
+        Rule("outputs/TASK", _FLOATS, ("N", "K TASK")),
+        Rule("reference/outputs/TASK", _FLOATS, ("R", "N", "K TASK")),
+        Rule("reference/member", _COINS, ("R", "N")),
+        Rule("auxiliary/index", _LABELS, ("A",)),
+        Rule("auxiliary/SITE/inputs", _FLOATS, ("A or N", "...")),
+        Rule("auxiliary/SITE/labels/TASK", _LABELS, ("A or N", "...")),
+    ),
+    "oracle": (
+        Rule("oracle/gradients/SITE/clean", _FLOATS, ("T", "N", "d SITE")),
+        Rule("oracle/gradients/SITE/clean/TASK", _FLOATS, ("T", "N", "d SITE")),
+        Rule("oracle/gradients/SITE/TASK/0", _FLOATS, ("T", "N", "d SITE")),
+        Rule("oracle/gradients/SITE/TASK/1", _FLOATS, ("T", "N", "d SITE")),
+    ),
+    "secrets": (
+        Rule("labels/TASK", _LABELS, ("N", "...")),
+        Rule("canary/TASK", _COINS, ("N",)),
+        Rule("member", _COINS, ("N",)),
+        Rule("inputs/SITE", _FLOATS, ("N", "...")),
+    ),
+}
+
+
+def check_arrays(kind: Kind, arrays: Mapping[str, Blocks], where: str) -> None:
+    """Names, types, shapes and values of a recording; raises `InputError` that names the array and what is wrong.
+
+    where: what to call the recording in messages, a file name where there is one.
+    """
+    if not arrays:
+        raise InputError(f"{where} holds no arrays; a {kind} needs at least one, see docs/recordings.md.")
+    sizes: dict[str, tuple[int, str]] = {}
+    for name, array in arrays.items():
+        rule, bound = _rule(kind, name, where)
+        _check_type(rule, name, array, where)
+        for size, dim in zip(array.shape, rule.dims, strict=False):
+            if dim != "...":
+                _agree(sizes, _dim_key(dim, bound, arrays), size, name, where)
+        _check_values(name, array, where)
+
+
+def _rule(kind: Kind, name: str, where: str) -> tuple[Rule, Mapping[str, str]]:
+    shown = name if name.isprintable() and len(name) <= _LONGEST_NAME else repr(name[:_LONGEST_NAME])
+    for rule in RULES[kind]:
+        bound = rule.bind(name)
+        if bound is not None and all(bound.values()) and shown == name:
+            return rule, bound
+    allowed = ", ".join(rule.pattern for rule in RULES[kind])
+    raise InputError(f"{where}: array '{shown}' is not part of a {kind}; allowed: {allowed}.")
+
+
+def _check_type(rule: Rule, name: str, array: Blocks, where: str) -> None:
+    allowed = [DTYPES[item] for item in rule.types]
+    if array.dtype not in allowed:
+        names = ", ".join(str(item) for item in allowed)
+        raise InputError(f"{where}: array '{name}' has type {array.dtype}; allowed: {names}. Convert it.")
+    fixed = tuple(dim for dim in rule.dims if dim != "...")
+    if array.ndim < len(fixed) or (array.ndim > len(fixed) and fixed == rule.dims):
+        dims = ", ".join(dim.split()[0] for dim in rule.dims)
+        raise InputError(f"{where}: array '{name}' has shape {list(array.shape)}; it must be [{dims}].")
+    if 0 in array.shape:
+        raise InputError(f"{where}: array '{name}' has shape {list(array.shape)}: nothing is in it. Leave it out.")
+
+
+def _dim_key(dim: str, bound: Mapping[str, str], arrays: Mapping[str, Blocks]) -> str:
+    """The name under which a size must agree: "d SITE" is d of one site; auxiliary records are A where indexed."""
+    if dim == "A or N":
+        return "A" if "auxiliary/index" in arrays else "N"
+    symbol, _, scope = dim.partition(" ")
+    return f"{symbol} of {bound[scope]}" if scope in bound else dim
+
+
+def _agree(sizes: dict[str, tuple[int, str]], key: str, size: int, name: str, where: str) -> None:
+    first, holder = sizes.setdefault(key, (size, name))
+    if size != first:
+        raise InputError(f"{where}: array '{name}' has {key} = {size} where '{holder}' has {first}; they must agree.")
+
+
+def _check_values(name: str, array: Blocks, where: str) -> None:
+    parts = name.split("/")
+    zero_one = parts[-1] in ("seen", "mask") or "canary" in parts or name in ("member", "reference/member")
+    for block in _read(array):
+        if is_float(array.dtype) and not np.isfinite(block).all():
+            raise InputError(f"{where}: array '{name}' holds values that are not finite; a recording must be finite.")
+        if zero_one and int(block.max()) > 1:
+            raise InputError(f"{where}: array '{name}' holds {int(block.max())}; it may hold 0 and 1 only.")
+        if "labels" in parts and int(block.min()) < -1:
+            raise InputError(
+                f"{where}: array '{name}' holds {int(block.min())}; labels are 0 and above, and -1 for unknown."
+            )
+    if name == "auxiliary/index" and len(np.unique(values := np.asarray(array))) < len(values):
+        raise InputError(f"{where}: array '{name}' names a record twice.")
+
+
+def _read(array: Blocks) -> Iterator[Array]:
+    for part in blocks_of(array):
+        yield np.asarray(array[part])
+
+
+def sizes_of(arrays: Mapping[str, Blocks], prefix: str) -> tuple[int, ...] | None:
+    """The shape of the first array whose name starts so, or None."""
+    return next((array.shape for name, array in arrays.items() if name.startswith(prefix)), None)
+
+
+def second_words(arrays: Mapping[str, Any], first: str, at: int = 1) -> tuple[str, ...]:
+    """The names at place `at` of all arrays under `first`, sorted: the sites of "gradients/SITE"."""
+    found = {name.split("/")[at] for name in arrays if name.startswith(f"{first}/")}
+    return tuple(sorted(found))

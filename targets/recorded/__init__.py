@@ -1,0 +1,1 @@
+"""A recording from anywhere: no model, no training."""

@@ -1,0 +1,201 @@
+"""A recording from anywhere as a target: what parties exchanged, the secrets, and where there is one the oracle.
+
+Nothing is run. The three files are checked, and checked against each other, before anything is computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from privbench import accounting
+from privbench.attack import gradient_mechanism
+from privbench.epsilons import own_releases
+from privbench.errors import InputError, unknown
+from privbench.options import AuditOptions, RecordingFiles
+from privbench.recording import Oracle, Secrets, Transcript
+from privbench.registry import Registry
+from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
+from privbench.threat import Channel, ThreatModel, auditor_of, curious_site
+
+SMALLEST = 16
+"""Canaries; an eighth of them calibrates the attacks and is not scored."""
+
+
+@dataclass(frozen=True)
+class RecordedConfig:
+    """A recording that was read and checked; its large arrays stay in their files."""
+
+    files: RecordingFiles
+    transcript: Transcript
+    oracle: Oracle | None
+    secrets: Secrets
+    party: str
+
+    @property
+    def secret(self) -> str:
+        return self.secrets.coined[0]
+
+
+class Recorded(Target):
+    card = TargetCard(
+        name="recorded",
+        summary="a recording from anywhere: --transcript, --secrets and --oracle where there is one",
+        paper="none: the format is docs/recordings.md",
+        channels=(Channel.GRADIENTS, Channel.AUXILIARY),
+        parties=("the sites of the recording",),
+        cost="seconds; memory of one release at a time",
+    )
+
+    def configure(self, options: AuditOptions, registry: Registry) -> RecordedConfig:
+        files = options.recording
+        if files is None:
+            raise InputError("target recorded needs --transcript and --secrets.")
+        transcript, secrets = Transcript.load(files.transcript), Secrets.load(files.secrets)
+        oracle = Oracle.load(files.oracle) if files.oracle is not None else None
+        _require_coins(secrets)
+        _require_records(transcript, secrets)
+        if oracle is not None:
+            _require_matching(transcript, oracle)
+        return RecordedConfig(files, transcript, oracle, secrets, _party(options.party, transcript, oracle))
+
+    def describe(self, config: RecordedConfig) -> dict[str, Any]:
+        eps = next((claim.eps for claim in config.transcript.claims), None)
+        return {
+            "data": config.files.transcript.name,
+            "oracle": config.files.oracle.name if config.files.oracle is not None else None,
+            "secrets": config.files.secrets.name,
+            "defense": "as recorded",
+            "eps": eps,
+            "party": config.party,
+        }
+
+    def roles(self, config: RecordedConfig) -> Mapping[Role, RecordedConfig]:
+        return {"audited": config}
+
+    def fingerprint(self, config: RecordedConfig) -> str:
+        digest = hashlib.sha256()
+        for path in (config.files.transcript, config.files.secrets, config.files.oracle):
+            if path is not None:
+                with path.open("rb") as handle:
+                    digest.update(hashlib.file_digest(handle, "sha256").digest())
+        return digest.hexdigest()
+
+    def threats(self, config: RecordedConfig) -> tuple[ThreatModel, ...]:
+        curious = curious_site(config.party)
+        return (curious,) if config.oracle is None else (curious, auditor_of(curious))
+
+    def epsilons(self, config: RecordedConfig) -> tuple[Epsilon, ...]:
+        """The claims as recorded, and the site's own epsilon where the mechanism is described."""
+        releases = _releases(config.transcript, config.party)
+        found = [
+            Epsilon(
+                f"claimed, {claim.audience}",
+                claim.eps,
+                claim.delta,
+                claim.neighbours,
+                "as the recording says" if claim.sample_rate is None else f"Poisson, q = {claim.sample_rate:.4g}",
+                claim.epochs or releases,
+                claim.accountant,
+                claim.audience,
+                "what the recording says of itself; not checked",
+            )
+            for claim in config.transcript.claims
+        ]
+        mechanism = gradient_mechanism(config.transcript.mechanisms, config.party)
+        moved = len(config.secrets.moved(config.secret))
+        mu = accounting.mechanism_mu(mechanism, moved, releases) if mechanism is not None else None
+        delta = next((claim.delta for claim in config.transcript.claims), 1e-5)
+        if mechanism is not None:
+            found.append(own_releases(config.party, mu, delta, moved, releases))
+        return tuple(found)
+
+    def run(
+        self,
+        config: RecordedConfig,
+        rng: np.random.Generator,
+        adversary: ActiveAdversary | None = None,
+        progress: Progress | None = None,
+        folder: Path | None = None,
+    ) -> TargetRun:
+        """What was recorded; an adversary has nothing to act in."""
+        if adversary is not None:
+            raise InputError("a recording is over: no active adversary can take part in it.")
+        return TargetRun(config.transcript, config.oracle, config.secrets, (), {}, self.fingerprint(config))
+
+
+def _require_coins(secrets: Secrets) -> None:
+    """Canaries whose label was a fair coin: without them chance is not known, and nothing can be judged."""
+    where = secrets.where
+    if not secrets.coined:
+        raise InputError(
+            f"{where} marks no canaries: label attacks are scored on records whose label was a fair coin. Add "
+            "canary/joint (or canary/TASK) and its labels; see docs/recordings.md."
+        )
+    for secret in secrets.coined:
+        canaries, coins = secrets.coins(secret)
+        if len(canaries) < SMALLEST:
+            raise InputError(f"{where}: canary/{secret} marks {len(canaries)} records; at least {SMALLEST} are needed.")
+        if len(np.unique(coins)) < 2:
+            raise InputError(
+                f"{where}: every coin in 'labels/{secret}' is {int(coins[0])}: one class only. Fair coins show both."
+            )
+
+
+def _require_records(transcript: Transcript, secrets: Secrets) -> None:
+    ours = next((len(a) for n, a in secrets.arrays.items() if n.startswith(("labels/", "canary/"))), 0)
+    for name, array in transcript.arrays.items():
+        parts = name.split("/")
+        if parts[0] == "gradients" and array.shape[1] != ours:
+            raise InputError(
+                f"{secrets.where} speaks of {ours} records, '{name}' in {transcript.where} has {array.shape[1]}; they "
+                "must be the same records in the same order."
+            )
+        if (
+            name == "auxiliary/index"
+            and (values := transcript.array(name)).size
+            and not 0 <= values.min() <= values.max() < ours
+        ):
+            raise InputError(f"{transcript.where}: '{name}' names record {int(values.max())}; there are {ours}.")
+
+
+def _require_matching(transcript: Transcript, oracle: Oracle) -> None:
+    for name, array in oracle.arrays.items():
+        site = name.split("/")[2]
+        shape = next(
+            (a.shape for n, a in transcript.arrays.items() if n.startswith(f"gradients/{site}") and a.ndim == 3), None
+        )
+        if shape is None:
+            raise InputError(f"{oracle.where}: '{name}' is about party '{site}', to which no gradients were recorded.")
+        if array.shape != shape:
+            raise InputError(
+                f"{oracle.where}: '{name}' has shape {list(array.shape)}, the releases to '{site}' have {list(shape)}."
+            )
+
+
+def _party(asked: str | None, transcript: Transcript, oracle: Oracle | None) -> str:
+    sites = sorted({name.split("/")[1] for name in transcript.arrays if name.startswith("gradients/")})
+    if not sites:
+        raise InputError(
+            f"{transcript.where} holds no gradients: the attacks of this version read cut gradients (gradients/SITE)."
+        )
+    if asked is not None:
+        if asked not in sites:
+            raise unknown("party", asked, sites)
+        return asked
+    informed = sorted({name.split("/")[2] for name in oracle.arrays if "/clean" not in name}) if oracle else []
+    likely = informed if len(informed) == 1 else sites
+    if len(likely) > 1:
+        raise InputError(
+            f"{transcript.where} holds the gradients of {', '.join(sites)}: name the curious one, --party."
+        )
+    return likely[0]
+
+
+def _releases(transcript: Transcript, party: str) -> int:
+    return next(len(a) for n, a in transcript.arrays.items() if n.startswith(f"gradients/{party}"))
