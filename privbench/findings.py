@@ -26,11 +26,11 @@ from privbench.threat import ThreatModel
 from privbench.verdict import (
     ALPHA,
     RHO_SHARE,
-    SCORING,
     ConfirmatoryTest,
     Judgement,
     Verdict,
     canaries_needed,
+    controls_say,
     judge,
 )
 
@@ -185,16 +185,7 @@ def _scored(cell: _Cell, outcome: Outcome) -> ScoredGuess:
 def _test(cell: _Cell, outcome: Outcome, value: BoundValue, refuted: frozenset[str]) -> ConfirmatoryTest:
     scored = _scored(cell, outcome)
     leakage, positive, negative = scored.leakage(), scored.positive(), scored.negative()
-    failed = None
-    if positive is None:
-        failed = "the positive control could not be run (no noise-free releases were recorded)"
-    elif not positive.passed:
-        failed = f"the positive control read {positive.value:.2f} of the coins from noise-free releases"
-    void = None
-    if not negative.passed:
-        void = f"{SCORING} reads {negative.value:.3f}, not chance: the scoring is broken"
-    elif refuted:
-        void = f"nothing may be concluded: {' and '.join(sorted(refuted))}"
+    failed, void = controls_say(positive, negative, refuted)
     return ConfirmatoryTest(
         leakage.right, leakage.n, leakage.canaries, value, failed, void, optimal=outcome.card.exact_per_release
     )

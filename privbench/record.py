@@ -136,12 +136,11 @@ class Audit:
 
 @cache
 def _validator() -> Any:
-    import jsonschema
+    import jsonschema_rs
 
     text = (resources.files("privbench") / "schema" / "audit-1.json").read_text(encoding="utf-8")
     schema = json.loads(text)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
+    return jsonschema_rs.Draft202012Validator(schema)
 
 
 def validate(data: Mapping[str, Any]) -> None:
@@ -156,7 +155,7 @@ def validate(data: Mapping[str, Any]) -> None:
         raise RecordError(f"audit.json holds what JSON does not: {str(error)[:200]}") from error
     wrong = next(iter(_validator().iter_errors(plain)), None)
     if wrong is not None:
-        where = "/".join(map(str, wrong.absolute_path)) or "the record"
+        where = "/".join(map(str, wrong.instance_path)) or "the record"
         raise RecordError(f"audit.json does not follow its schema at {where}: {wrong.message[:200]}")
 
 

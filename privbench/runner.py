@@ -71,15 +71,25 @@ def run_audit(
 
 
 def run_prepared(
-    prepared: Prepared, registry: Registry, *, parallel: int = 2, progress: Progress | None = None
+    prepared: Prepared,
+    registry: Registry,
+    *,
+    parallel: int = 2,
+    progress: Progress | None = None,
+    folder: Path | None = None,
 ) -> AuditResult:
     """Train, attack, judge. Raises `InputError` for what a user can mend, `RunFailedError` when a run broke.
 
-    The findings depend on the options, the data and the code alone: two calls agree byte for byte.
+    The findings depend on the options, the data and the code alone: two calls agree byte for byte. The recordings are
+    kept in `folder`, an empty one, or in a temporary one that is removed.
     """
-    with tempfile.TemporaryDirectory(prefix="privbench-") as folder:
-        _require_disk(prepared.disk_bytes, Path(folder))
-        return _run(prepared, registry, parallel, progress or (lambda stage, share: None), Path(folder))
+    report = progress or (lambda stage, share: None)
+    if folder is not None:
+        _require_disk(prepared.disk_bytes, folder)
+        return _run(prepared, registry, parallel, report, folder)
+    with tempfile.TemporaryDirectory(prefix="privbench-") as temporary:
+        _require_disk(prepared.disk_bytes, Path(temporary))
+        return _run(prepared, registry, parallel, report, Path(temporary))
 
 
 def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress, folder: Path) -> AuditResult:
@@ -157,7 +167,7 @@ def _require_disk(needed: int, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(
-            f"the recordings need about {needed / 1e9:.1f} GB, {folder.parent} has {free / 1e9:.1f} GB free. Set "
+            f"the recordings need about {needed / 1e9:.1f} GB, {folder} has {free / 1e9:.1f} GB free. Set "
             "TMPDIR to a larger disk, or make the run smaller."
         )
 

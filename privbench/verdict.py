@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import NormalDist
 
 from privbench.bounds.base import BoundValue
+from privbench.scoring import Control
 from privbench.stats import binomial
 from privbench.stats.holm import HolmDecision, holm
 
@@ -67,21 +68,24 @@ class Judgement:
     reason: str
 
 
-def judge(tests: Sequence[ConfirmatoryTest], alpha: float, planned: int | None = None) -> tuple[Judgement, ...]:
+def judge(
+    tests: Sequence[ConfirmatoryTest], alpha: float, planned: int | None = None, *, advise: bool = True
+) -> tuple[Judgement, ...]:
     """One judgement per test, in order. `alpha` is what the whole set may spend.
 
-    planned: how many tests the set was to have; those that could not be run keep their share.
+    planned: how many tests the set was to have; those that could not be run keep their share. advise: whether the
+    reasons name how many canaries would do, which takes a search each.
     """
     absent = max(0, (planned or 0) - len(tests))
     p_values = [binomial.p_value(test.right, test.n, test.bound.value) for test in tests]
     decisions = holm([*p_values, *[1.0] * absent], alpha)[: len(tests)]
     smallest = alpha / max(len(tests) + absent, 1)
     return tuple(
-        _one(test, p, decision, smallest) for test, p, decision in zip(tests, p_values, decisions, strict=True)
+        _one(test, p, decision, smallest, advise) for test, p, decision in zip(tests, p_values, decisions, strict=True)
     )
 
 
-def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: float) -> Judgement:
+def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: float, advise: bool) -> Judgement:
     def say(verdict: Verdict, reason: str) -> Judgement:
         return Judgement(verdict, p, decision.share, smallest, reason)
 
@@ -115,14 +119,31 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
         )
     if power >= POWER:
         return say(Verdict.INCONCLUSIVE, "not exceeded, but a stronger leak might not have shown in this attack either")
+    weak = (
+        f"not exceeded, but {MARGIN} times the bound's signal would have been caught with probability {power:.2f} only"
+    )
+    if not advise:
+        return say(Verdict.INCONCLUSIVE, weak)
     needed = canaries_needed(test.bound, test.n // test.canaries, MARGIN, POWER, smallest)
     wanted = f"about {needed:,} scored canaries would do" if needed else "no feasible number of canaries would do"
-    wanted += f", {test.canaries:,} were scored"
-    return say(
-        Verdict.INCONCLUSIVE,
-        f"not exceeded, but {MARGIN} times the bound's signal would have been caught with probability {power:.2f} "
-        f"only; {wanted}",
-    )
+    return say(Verdict.INCONCLUSIVE, f"{weak}; {wanted}, {test.canaries:,} were scored")
+
+
+def controls_say(
+    positive: Control | None, negative: Control, refuted: Collection[str]
+) -> tuple[str | None, str | None]:
+    """`controls_failed` and `void` of a test, from its controls and the flags that refute its mechanism."""
+    failed = None
+    if positive is None:
+        failed = "the positive control could not be run (no noise-free releases were recorded)"
+    elif not positive.passed:
+        failed = f"the positive control read {positive.value:.2f} of the coins from noise-free releases"
+    void = None
+    if not negative.passed:
+        void = f"{SCORING} reads {negative.value:.3f}, not chance: the scoring is broken"
+    elif refuted:
+        void = f"nothing may be concluded: {' and '.join(sorted(refuted))}"
+    return failed, void
 
 
 def canaries_needed(bound: BoundValue, guesses_each: int, margin: float, power: float, share: float) -> int | None:

@@ -30,6 +30,8 @@ from privbench.target import Progress as Report
 
 DEFAULT_OUT = "privbench-audit"
 
+SWEEP_LISTS = ("eps", "noise_multiplier", "sigma")
+"""Numbers of which a sweep takes several."""
 _LISTS = ("defense", "set")
 _TEXTS = ("target", "party", "data", "out", "eps_for", "transcript", "secrets", "oracle")
 _KEYS = (
@@ -52,7 +54,7 @@ class Request:
         """Command line over TOML over defaults; every value is checked here."""
         values = {key: value for key, value in given.items() if value is not None}
         if file is not None:
-            values = {**_from_toml(file), **values}
+            values = {**read_toml(file), **values}
         recording = _recording(values)
         if "target" not in values and recording is None:
             raise InputError("--target is missing; see `privbench list targets`. For a recording give --transcript.")
@@ -77,7 +79,7 @@ class Request:
             delta=number.get("delta", 1e-5),
             party=values.get("party"),
             data=values.get("data"),
-            attacks=_split(values.get("attacks", "all")),
+            attacks=split_list(values.get("attacks", "all")),
             defenses=tuple(values.get("defense", ())),
             seed=whole.get("seed", 0),
             settings=_settings(values.get("set", ())),
@@ -150,7 +152,8 @@ def _progress(quiet: bool) -> Iterator[Report]:
         yield report
 
 
-def _from_toml(file: Path) -> dict[str, Any]:
+def read_toml(file: Path, extra: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Options from a file, by the names of the command line; `extra`: names that only this command knows."""
     try:
         with file.open("rb") as handle:
             data = tomllib.load(handle)
@@ -158,8 +161,8 @@ def _from_toml(file: Path) -> dict[str, Any]:
         raise InputError(f"--config {file} cannot be read: {error}") from error
     values = {key.replace("-", "_"): value for key, value in data.items()}
     for key in values:
-        if key not in _KEYS:
-            raise unknown(f"key in {file.name}", key, _KEYS)
+        if key not in (*_KEYS, *extra):
+            raise unknown(f"key in {file.name}", key, (*_KEYS, *extra))
     if isinstance(values.get("set"), dict):
         values["set"] = [f"{key}={value}" for key, value in values["set"].items()]
     for key, value in values.items():
@@ -187,15 +190,16 @@ def _settings(items: Any) -> dict[str, str]:
     return settings
 
 
-def _split(value: Any) -> tuple[str, ...]:
+def split_list(value: Any) -> tuple[str, ...]:
+    """Items by commas, or of a list."""
     items = value if isinstance(value, list) else str(value).split(",")
     return tuple(str(item).strip() for item in items if str(item).strip())
 
 
 def _pages(value: Any) -> tuple[str, ...]:
-    if not _split(value):
+    if not split_list(value):
         raise InputError("--format is empty; leave it out for html and md.")
-    names = tuple(name for name in _split(value) if name != "json")  # the record itself is always written
+    names = tuple(name for name in split_list(value) if name != "json")  # the record itself is always written
     for name in names:
         if name not in PAGES:
             raise unknown("format", name, (*PAGES, "json"))

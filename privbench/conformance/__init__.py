@@ -1,0 +1,30 @@
+"""Checks that an attack, a target, a defence or a bound must pass, whoever wrote it.
+
+    from privbench.conformance import check_attack, require
+    require(check_attack(MyAttack))
+
+Our own members run through the same checks, with no privileges. A known failure is passed by the caller
+(`expected={"check": "why"}`); one that then passes is reported too, so that the list stays true.
+"""
+
+from privbench.conformance.attacks import ATTACK_CHECKS, check_attack
+from privbench.conformance.base import Check, ConformanceError, Result, require
+from privbench.conformance.bounds import BOUND_CHECKS, check_bound
+from privbench.conformance.defenses import DEFENSE_CHECKS, check_defense
+from privbench.conformance.targets import TARGET_CHECKS, TargetSubject, check_target
+
+__all__ = [
+    "ATTACK_CHECKS",
+    "BOUND_CHECKS",
+    "DEFENSE_CHECKS",
+    "TARGET_CHECKS",
+    "Check",
+    "ConformanceError",
+    "Result",
+    "TargetSubject",
+    "check_attack",
+    "check_bound",
+    "check_defense",
+    "check_target",
+    "require",
+]

@@ -1,0 +1,141 @@
+"""A sweep as lines over its noise: cells that differ by their seed only are one point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from privbench.report.words import number
+from privbench.sweep.record import Row, Sweep
+from privbench.verdict import Verdict
+
+ORACLE, SPECTRAL = "label/oracle-lr", "label/spectral"
+BOUNDS = ("g", "g-composed", "nominal-curve", "dp-cap")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean over seeds, with the least and the largest; of one seed its own interval where it has one."""
+
+    mean: float
+    low: float
+    high: float
+
+    def text(self) -> str:
+        return number(self.mean)
+
+
+@dataclass(frozen=True)
+class Point:
+    """All finished cells at one noise of one group. `leakage` by (attack, "one" or "all"), `utility` by task."""
+
+    noise: float | None
+    eps: float | str | None
+    seeds: int
+    leakage: Mapping[tuple[str, str], Spread]
+    bounds: Mapping[str, float]
+    utility: Mapping[str, Spread]
+    verdicts: Mapping[str, int]
+    lost: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """The points of one group by falling noise, no noise last. `name`: what tells it from the other groups."""
+
+    name: str
+    points: tuple[Point, ...]
+
+
+def lines(sweep: Sweep) -> tuple[Line, ...]:
+    """One line per group, in the order of the grid."""
+    groups: dict[tuple[tuple[str, str], ...], list[Row]] = {}
+    for row in sweep.rows:
+        groups.setdefault(row.group if row.status == "done" else _asked(row, sweep), []).append(row)
+    names = _names(list(groups))
+    return tuple(Line(names[key], tuple(_points(rows))) for key, rows in groups.items())
+
+
+def _asked(row: Row, sweep: Sweep) -> tuple[tuple[str, str], ...]:
+    """The group of a cell without a record: that of a finished cell with the same target and settings, if any."""
+    for other in sweep.rows:
+        if other.status == "done" and (other.target, other.settings) == (row.target, row.settings):
+            return other.group
+    return row.group
+
+
+def _names(groups: Sequence[tuple[tuple[str, str], ...]]) -> dict[tuple[tuple[str, str], ...], str]:
+    """What differs between groups; the target where nothing does."""
+    varying = {key for key in {k for group in groups for k, _ in group} if len({dict(g).get(key) for g in groups}) > 1}
+    names = {}
+    for group in groups:
+        parts = [
+            value if key in ("target", "data", "defence") else f"{key} {value}"
+            for key, value in group
+            if key in varying
+        ]
+        names[group] = ", ".join(parts) or dict(group)["target"]
+    return names
+
+
+def _points(rows: Sequence[Row]) -> Iterator[Point]:
+    by_noise: dict[tuple[float | None, str], list[Row]] = {}
+    for row in rows:
+        by_noise.setdefault((row.noise_multiplier, str(row.eps)), []).append(row)
+    ordered = sorted(by_noise.items(), key=lambda item: (not item[0][0], -(item[0][0] or 0.0), item[0][1]))
+    for (noise, _), same in ordered:
+        done = [row for row in same if row.status == "done"]
+        yield Point(
+            noise,
+            same[0].eps,
+            len(done),
+            {key: spread for key in _measures() if (spread := _leakage(done, *key)) is not None},
+            _bounds(done),
+            _utility(done),
+            _verdicts(done),
+            len(same) - len(done),
+        )
+
+
+def _measures() -> tuple[tuple[str, str], ...]:
+    return (ORACLE, "one"), (ORACLE, "all"), (SPECTRAL, "all")
+
+
+def _bounds(rows: Sequence[Row]) -> dict[str, float]:
+    """Means over seeds: a bound that leans on a measured rho, or on a clip set from the data, differs a little."""
+    found = {name: [value for row in rows if (value := row.bound(name)) is not None] for name in BOUNDS}
+    return {name: fmean(values) for name, values in found.items() if values}
+
+
+def _leakage(rows: Sequence[Row], attack: str, releases: str) -> Spread | None:
+    found = [held for row in rows if (held := row.value(attack, "one" if releases == "one" else "all")) is not None]
+    triples = [
+        (h.value, h.low, h.high) for h in found if h.value is not None and h.low is not None and h.high is not None
+    ]
+    return _spread(triples)
+
+
+def _utility(rows: Sequence[Row]) -> dict[str, Spread]:
+    tasks = dict.fromkeys(str(item["task"]) for row in rows for item in row.utility)
+    result = {}
+    for task in tasks:
+        items = [item for row in rows for item in row.utility if item["task"] == task]
+        spread = _spread([(float(i["value"]), float(i["low"]), float(i["high"])) for i in items])
+        if spread is not None:
+            result[task] = spread
+    return result
+
+
+def _spread(triples: Sequence[tuple[float, float, float]]) -> Spread | None:
+    if not triples:
+        return None
+    values = [value for value, _, _ in triples]
+    if len(triples) == 1:
+        return Spread(*triples[0])
+    return Spread(fmean(values), min(values), max(values))
+
+
+def _verdicts(rows: Sequence[Row]) -> dict[str, int]:
+    found = [item.verdict for row in rows for item in row.findings if item.role == "confirmatory"]
+    return {verdict: found.count(verdict) for verdict in Verdict if verdict in found}

@@ -1,0 +1,154 @@
+"""From the cells' records to one judgement over the sweep: all tests of all cells share one error rate.
+
+A cell's own record judges the cell alone; of sixty such records three would exceed an honest bound somewhere. Here
+every confirmatory test is judged again, with Holm over the sweep, and with each measured rho's limit at its part of the
+share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import NormalDist
+
+from privbench.attack import gradient_mechanism
+from privbench.bounds.base import BoundValue, Question
+from privbench.errors import EXCEEDED, INCOMPLETE, OK, RecordError
+from privbench.flags import VOIDING
+from privbench.mechanism import Mechanism
+from privbench.moves import upper_mean
+from privbench.record import AUDIT_FILE, Audit, Finding, read
+from privbench.registry import Registry
+from privbench.scoring import Control
+from privbench.sweep.plan import Cell
+from privbench.sweep.record import Held, Row, Sweep
+from privbench.sweep.work import failure, folder_of
+from privbench.verdict import ALPHA, RHO_SHARE, ConfirmatoryTest, Judgement, Verdict, controls_say, judge
+
+
+def collect(cells: Sequence[Cell], out: Path, registry: Registry) -> Sweep:
+    """Read every finished cell and judge them together."""
+    audits = {cell.address: _read(out, cell.address) for cell in cells}
+    tests: dict[tuple[str, str], ConfirmatoryTest] = {}
+    most = 0
+    for address, audit in audits.items():
+        if audit is not None:
+            judged = [finding for finding in audit.findings if finding.role == "confirmatory"]
+            most = max(most, len(judged))
+            for finding in judged:
+                if finding.value is not None and finding.bound is not None:
+                    tests[address, finding.id] = _test(finding, audit, registry, RHO_SHARE / len(cells))
+    # Cells that did not end keep their share: finishing them later must not take an EXCEEDED back.
+    unfinished = sum(audit is None for audit in audits.values())
+    planned = len(tests) + most * unfinished
+    judgements = dict(zip(tests, judge(list(tests.values()), ALPHA - RHO_SHARE, planned, advise=False), strict=True))
+    rows = tuple(_row(cell, audits[cell.address], out, judgements) for cell in cells)
+    return Sweep(ALPHA - RHO_SHARE, planned, rows)
+
+
+def exit_code(sweep: Sweep, *, strict: bool) -> int:
+    """1 when a test is EXCEEDED over the sweep, else 3 when anything FAILED or is missing, or (strict) undecided."""
+    if sweep.count(Verdict.EXCEEDED):
+        return EXCEEDED
+    undecided = sweep.count(Verdict.INCONCLUSIVE) + sweep.count(Verdict.VACUOUS) if strict else 0
+    failed = any(item.verdict == Verdict.FAILED for row in sweep.rows for item in row.findings)
+    able = sum(map(sweep.count, (Verdict.WITHIN, Verdict.INCONCLUSIVE)))
+    if sweep.ended("done") < len(sweep.rows) or failed or undecided or not able:
+        return INCOMPLETE
+    return OK
+
+
+def _read(out: Path, address: str) -> Audit | None:
+    folder = folder_of(out, address)
+    if not (folder / AUDIT_FILE).exists():
+        return None
+    audit = read(folder)
+    if audit.cell != address:
+        raise RecordError(f"{folder} holds the record of another cell ({audit.cell[:16]}); remove it.")
+    return audit
+
+
+def _test(finding: Finding, audit: Audit, registry: Registry, rho_alpha: float) -> ConfirmatoryTest:
+    n, value, bound = finding.n or 0, finding.value or 0.0, finding.bound or {}
+    positive, negative = (finding.controls[key] for key in ("positive", "negative"))
+    if negative is None:
+        raise RecordError(f"finding {finding.id} was judged without a shuffled control.")
+    failed, void = controls_say(
+        None if positive is None else Control(**positive),
+        Control(**negative),
+        {flag["name"] for flag in audit.flags} & VOIDING,
+    )
+    limit = _bound(finding, audit, registry, rho_alpha) or float(bound["value"])
+    signal = NormalDist().inv_cdf(limit) if limit < 1 else math.inf
+    again = BoundValue(str(bound["name"]), str(bound["unit"]), limit, signal)
+    optimal = registry.get("attacks", finding.attack).card.exact_per_release
+    return ConfirmatoryTest(round(value * n), n, finding.canaries or n, again, failed, void, optimal)
+
+
+def _bound(finding: Finding, audit: Audit, registry: Registry, alpha: float) -> float | None:
+    """A bound that leans on a measured rho, with rho's limit at this error rate; None for every other."""
+    measured, mechanism = (
+        audit.moves["rho"],
+        gradient_mechanism(tuple(Mechanism.from_json(item) for item in audit.mechanisms), finding.party),
+    )
+    inputs = (finding.bound or {}).get("inputs", {})
+    if measured is None or mechanism is None or inputs.get("rho") is None:
+        return None
+    rho = upper_mean(measured["mean_absolute"], measured["records"], alpha)
+    bound = registry.get("bounds", str((finding.bound or {})["name"]))()
+    value = bound.evaluate(mechanism, Question(tuple(audit.secret["moved"]), int(inputs["T"]), rho=rho))
+    return float(value.value) if isinstance(value, BoundValue) else None
+
+
+def _row(cell: Cell, audit: Audit | None, out: Path, judgements: dict[tuple[str, str], Judgement]) -> Row:
+    options = cell.options
+    reason = None if audit is not None else failure(out, cell.address)
+    row = Row(
+        cell=cell.address,
+        target=options.target,
+        data=options.data.partition(":")[0] if options.data else "",
+        defense=options.defenses[0] if options.defenses else "",
+        eps="inf" if options.eps == math.inf else options.eps,
+        noise_multiplier=options.noise_multiplier,
+        seed=options.seed,
+        settings=dict(options.settings),
+        status="done" if audit is not None else "failed" if reason is not None else "missing",
+        reason=reason,
+        findings=(),
+        utility=(),
+        flags=(),
+    )
+    if audit is None:
+        return row
+    resolved = audit.manifest["config"]["resolved"]
+    return replace(
+        row,
+        data=str(resolved["data"]),
+        defense=str(resolved["defense"]),
+        eps=resolved["eps"],
+        noise_multiplier=resolved.get("noise_multiplier"),
+        findings=tuple(_held(finding, judgements.get((cell.address, finding.id))) for finding in audit.findings),
+        utility=tuple(dict(item) for item in audit.utility),
+        flags=tuple(flag["name"] for flag in audit.flags),
+    )
+
+
+def _held(finding: Finding, judgement: Judgement | None) -> Held:
+    bound = finding.bound or {}
+    return Held(
+        id=finding.id,
+        attack=finding.attack,
+        releases=finding.releases,
+        role=finding.role,
+        value=finding.value,
+        low=finding.low,
+        high=finding.high,
+        bound=bound.get("name"),
+        bound_value=bound.get("value"),
+        p_value=bound.get("p_value") if judgement is None else judgement.p_value,
+        share=None if judgement is None else judgement.share,
+        verdict=finding.verdict if judgement is None else str(judgement.verdict),
+        cell_verdict=finding.verdict,
+    )
