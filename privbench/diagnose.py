@@ -28,8 +28,7 @@ def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
     # float32 rounding of a difference of two clipped gradients stays far below one part in ten thousand.
     if attacked.excess is not None and attacked.excess > 1 + 1e-4:
         flags.add("MOVES_EXCEED_CLIP")
-    per_task = mechanism is not None and mechanism.clip_unit == "task" and len(mechanism.sigma) > 1
-    if per_task and attacked.above_clip == 0 and (attacked.at_clip or 0.0) > 0.001:
+    if _clips_the_sum(attacked):
         flags.add("CLIP_AFTER_SUM")
     if attacked.noise is not None and attacked.noise.scale > LIMIT:
         flags.add("NOISE_NOT_AS_DECLARED")
@@ -38,6 +37,17 @@ def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
         flags.add("NOISE_REUSED")
     flags |= _oracle_flags(attacked)
     return tuple(sorted(flags))
+
+
+def _clips_the_sum(attacked: Attacked) -> bool:
+    """Whether sums that are declared to be clipped per task stop at the clip themselves.
+
+    A release of one task alone is at its clip and never above: only a sum can tell.
+    """
+    mechanism = attacked.mechanism
+    if mechanism is None or mechanism.clip_unit != "task" or mechanism.noise == "separate" or len(mechanism.sigma) < 2:
+        return False
+    return attacked.above_clip == 0 and (attacked.at_clip or 0.0) > 0.001
 
 
 def _oracle_flags(attacked: Attacked) -> set[str]:

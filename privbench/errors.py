@@ -10,7 +10,14 @@ OK, EXCEEDED, USAGE, INCOMPLETE = 0, 1, 2, 3
 
 
 class PrivbenchError(Exception):
-    """Base of the errors that are reported in one or two lines, without a traceback."""
+    """Base of the errors that are reported in one or two lines, without a traceback.
+
+    What was given is quoted in them: characters that a terminal would obey are shown, not sent.
+    """
+
+    def __init__(self, message: str) -> None:
+        shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in message)
+        super().__init__(shown)
 
 
 class InputError(PrivbenchError):

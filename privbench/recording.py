@@ -8,6 +8,7 @@ and are read by blocks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -176,7 +177,7 @@ class Secrets(Recording):
         """Canaries' record numbers [m], ascending, and their coins uint8 [m]."""
         canaries = np.flatnonzero(self.array(f"canary/{secret}"))
         labels = self.array(f"labels/{secret}")[canaries]
-        return canaries, labels.reshape(len(labels), -1)[:, 0].astype(np.uint8)
+        return canaries, _flat(labels)[:, 0].astype(np.uint8)
 
     def _check(self, where: str) -> None:
         joint = self.metadata.get("joint", ())
@@ -189,8 +190,8 @@ class Secrets(Recording):
             if name not in self.arrays:
                 raise InputError(f"{where}: canary/{secret} has no coins; add '{name}'.")
             canaries = np.flatnonzero(self.array(f"canary/{secret}"))
-            coins = self.array(name)[canaries].reshape(len(canaries), -1)
-            if coins.size and (not np.isin(coins, (0, 1)).all() or (coins != coins[:, :1]).any()):
+            coins = _flat(self.array(name)[canaries])
+            if not np.isin(coins, (0, 1)).all() or (coins != coins[:, :1]).any():
                 raise InputError(
                     f"{where}: '{name}' must hold one coin, 0 or 1, for each record that canary/{secret} marks."
                 )
@@ -231,6 +232,11 @@ class Growing(Generic[R]):
             return self._kind(self._arrays, metadata)
         self._file.close({**metadata, "schema": self._kind.schema()})
         return self._kind.load(self._path)
+
+
+def _flat(labels: Array) -> Array:
+    """Labels [n] or [n, L] as [n, L]."""
+    return labels.reshape(len(labels), math.prod(labels.shape[1:]))
 
 
 def _read_only(array: Blocks) -> Blocks:

@@ -142,7 +142,8 @@ def _fitted_ratio(x: Array, upper: npt.NDArray[np.bool_], iterations: int) -> Ar
         means = np.stack([x[~upper].mean(axis=0), x[upper].mean(axis=0)])
         within = x - means[upper.astype(int)]
         covariance = within.T @ within / len(x)
-        ridge = 0.01 * np.trace(covariance) / len(covariance) + np.finfo(float).tiny
+        # Without any spread inside the halves the total spread keeps the direction finite.
+        ridge = (0.01 * np.trace(covariance) + 1e-9 * x.var(axis=0).sum()) / len(covariance) + np.finfo(float).tiny
         direction = linalg.solve(covariance + ridge * np.eye(len(covariance)), means[1] - means[0], assume_a="pos")
         scores = np.asarray((x - means.mean(axis=0)) @ direction)
         if ((scores > 0) == upper).all():
