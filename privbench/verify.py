@@ -1,40 +1,47 @@
-"""Verify a record: recompute everything that follows from its scores, and say what differs.
+"""Verify a record: recompute everything that follows from its scores, and say what differs or contradicts itself.
 
 Values, intervals, controls, p-values, alpha shares, bound values from their inputs, verdicts, flags, curves and
 completeness are assembled again by the code that made them, from score vectors, mechanisms, claims and measured moves
-alone. What cannot be recomputed without the run (utility, rho, epsilons) is covered by the record's own hash.
+alone. These inputs are held against the manifest, the target's own accounting and each other; pages are rendered
+again. What cannot be recomputed without the run is in `COVERED_BY_HASH`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from privbench.attack import AttackCard, NotApplicable, gradient_mechanism
-from privbench.errors import RecordError
+from privbench.differences import fields
+from privbench.errors import InputError, RecordError
 from privbench.findings import Evidence, Judged, assemble
 from privbench.measure import Attacked, Failure, Outcome
 from privbench.mechanism import Claim, Mechanism
 from privbench.moves import Prediction, Rho
 from privbench.noise import NoiseCheck
-from privbench.record import Audit, hash_record, hash_scores, read_json, read_scores
+from privbench.record import AUDIT_FILE, Audit, hash_record, hash_scores, read_json, read_scores
 from privbench.recording import Secrets
 from privbench.registry import Registry
+from privbench.report.pages import PAGES, render
 from privbench.scoring import ScoredGuess
 from privbench.threat import ThreatModel
 from privbench.verdict import Verdict
+from privbench.verify_record import contradictions
+from privbench.verify_scores import Scores, contradictory, malformed, releases_of, secret_of
 
-Scores = Mapping[str, npt.NDArray[Any]]
-
-TOLERANCE = 1e-6
-"""Relative: what a record made on one processor may differ by on another (seen: 3e-10 in a privacy loss distribution).
-A changed digit within it still breaks the record's own hash."""
+RECOMPUTED = (
+    "values, intervals, controls, bounds, p-values, verdicts, flags, curves, epsilons, claims and noise against the "
+    "manifest, pages"
+)
+COVERED_BY_HASH = (
+    "the scores themselves, clip norms, rho's mean, the predicted accuracy, the noise check, utility, the flags that "
+    "the run itself raised, data fingerprint, machine and times"
+)
+"""A record cannot show these by itself: a changed digit breaks its hash, a forger who renews the hash is not seen."""
 
 RUN_FLAGS = frozenset(
     {
@@ -49,30 +56,45 @@ RUN_FLAGS = frozenset(
 
 
 def verify(folder: Path, registry: Registry, secrets: Secrets | None = None) -> tuple[str, ...]:
-    """Every difference between a record and what its scores say, one line each; empty when all agrees."""
+    """Every difference between a record and what its scores say, one line each; empty when all agrees.
+
+    folder: of a record, or its audit.json. Raises RecordError for what is no record of this schema.
+    """
+    folder = folder.parent if folder.name == AUDIT_FILE else folder
     data = read_json(folder)
     audit = Audit.from_json(data)
     scores = read_scores(folder)
+    if not audit.findings or not audit.threats:
+        raise RecordError("the record holds no finding or no threat model: there is nothing to verify.")
     differences = []
     if hash_record(data) != data["record_sha256"]:
         differences.append("record_sha256: the record was changed after it was written")
     if hash_scores(scores) != audit.scores_sha256:
         differences.append("scores_sha256: the scores beside the record are not the ones it was made from")
-    judged = _assemble_again(audit, scores, registry)
-    differences += _compare(audit, judged)
-    if secrets is not None:
-        differences += _compare_coins(_secret(audit), scores, secrets)
-    return tuple(differences)
+    faults = list(malformed(audit, scores, registry))
+    differences += faults
+    differences += contradictions(audit, scores, registry)
+    if not faults:
+        differences += contradictory(audit, scores)
+        differences += _compare(audit, assemble_again(audit, scores, registry))
+        if secrets is not None:
+            differences += _compare_coins(secret_of(audit), scores, secrets)
+        differences += _pages(folder, audit)
+    return tuple(dict.fromkeys(differences))
 
 
-def _assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
-    mechanisms = tuple(Mechanism.from_json(item) for item in audit.mechanisms)
-    claims = tuple(Claim.from_json(item) for item in audit.claims)
+def assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
+    """Findings, plan, flags and curves, from the record's inputs and well-formed scores.
+
+    Raises RecordError where they cannot be put together.
+    """
+    try:
+        mechanisms = tuple(Mechanism.from_json(item) for item in audit.mechanisms)
+        claims = tuple(Claim.from_json(item) for item in audit.claims)
+    except InputError as error:
+        raise RecordError(f"audit.json: {error}") from error
     threats = {str(item["label"]): ThreatModel.from_json(item) for item in audit.threats}
-    if not audit.findings or not threats:
-        raise RecordError("the record holds no finding or no threat model: there is nothing to verify.")
-    first, secret = audit.findings[0], _secret(audit)
-    releases = max(finding.releases for finding in audit.findings)
+    first, secret, releases = audit.findings[0], secret_of(audit), releases_of(audit)
     outcomes: dict[str, Outcome] = {}
     refused: dict[str, tuple[AttackCard, ThreatModel, NotApplicable | Failure]] = {}
     for finding in audit.findings:
@@ -94,7 +116,7 @@ def _assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
         outcomes,
         refused,
         releases,
-        np.asarray(scores.get(f"index/{secret}", np.zeros(0, np.int64))),
+        np.asarray(scores[f"index/{secret}"]),
         gradient_mechanism(mechanisms, first.party),
         prediction=Prediction(predicted, accumulated.y) if predicted is not None and accumulated is not None else None,
         excess=audit.moves["excess"],
@@ -114,12 +136,10 @@ def _assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
         tuple(audit.secret["moved"]),
         frozenset(flag["name"] for flag in audit.flags) & RUN_FLAGS,
     )
-    return assemble(evidence, registry)
-
-
-def _secret(audit: Audit) -> str:
-    """The secret's own name: "joint" or a task."""
-    return str(audit.secret["name"]).removeprefix("canary/")
+    try:
+        return assemble(evidence, registry)
+    except InputError as error:
+        raise RecordError(f"audit.json cannot be assembled again: {error}") from error
 
 
 def _outcome(name: str, card: AttackCard, threat: ThreatModel, scores: Scores, releases: int) -> Outcome:
@@ -136,7 +156,7 @@ def _outcome(name: str, card: AttackCard, threat: ThreatModel, scores: Scores, r
 
 
 def _compare(audit: Audit, judged: Judged) -> Iterator[str]:
-    yield from _fields("planned", list(audit.planned), list(judged.planned))
+    yield from fields("planned", list(audit.planned), list(judged.planned))
     recorded = {finding.id: asdict(finding) for finding in audit.findings}
     again = {finding.id: asdict(finding) for finding in judged.findings}
     if len(recorded) != len(audit.findings):
@@ -148,39 +168,32 @@ def _compare(audit: Audit, judged: Judged) -> Iterator[str]:
             yield f"{name}: recorded, but not planned"
         else:
             for key, value in again[name].items():
-                yield from _fields(f"{name}: {key}", recorded[name][key], value)
+                yield from fields(f"{name}: {key}", recorded[name][key], value)
     for name in sorted(audit.series.keys() | judged.series.keys()):
-        yield from _fields(f"series {name}", _plain(audit.series.get(name)), _plain(judged.series.get(name)))
-    yield from _fields("flags", [flag["name"] for flag in audit.flags], list(judged.flags))
+        yield from fields(f"series {name}", _plain(audit.series.get(name)), _plain(judged.series.get(name)))
+    yield from fields("flags", [flag["name"] for flag in audit.flags], list(judged.flags))
 
 
 def _plain(series: Any) -> Any:
     return None if series is None else asdict(series)
 
 
-def _fields(where: str, recorded: Any, recomputed: Any) -> Iterator[str]:
-    """Differences between two JSON-like values, by path."""
-    if isinstance(recorded, Mapping) and isinstance(recomputed, Mapping):
-        for key in sorted(recorded.keys() | recomputed.keys(), key=str):
-            yield from _fields(f"{where}/{key}", recorded.get(key), recomputed.get(key))
-    elif isinstance(recorded, list | tuple) and isinstance(recomputed, list | tuple):
-        if len(recorded) != len(recomputed) or not all(map(_same, recorded, recomputed)):
-            yield f"{where}: recorded and recomputed lists differ"
-    elif not _same(recorded, recomputed):
-        yield f"{where}: recorded {recorded!r}, recomputed {recomputed!r}"
-
-
-def _same(recorded: Any, recomputed: Any) -> bool:
-    """Equal, or two floats that differ by no more than another processor's arithmetic."""
-    if isinstance(recorded, float) and isinstance(recomputed, float):
-        return math.isclose(recorded, recomputed, rel_tol=TOLERANCE, abs_tol=TOLERANCE**2)
-    return bool(recorded == recomputed)
+def _pages(folder: Path, audit: Audit) -> Iterator[str]:
+    """Pages beside the record that say something else than the record does."""
+    written: Mapping[str, str] = {
+        kind: (folder / file).read_text(encoding="utf-8", errors="replace")
+        for kind, (file, _) in PAGES.items()
+        if (folder / file).is_file()
+    }
+    for (name, again), text in zip(render(audit, written).items(), written.values(), strict=True):
+        if text != again:
+            yield f"{name}: not what this version of privbench renders from the record; `privbench report` renders anew"
 
 
 def _compare_coins(secret: str, scores: Scores, secrets: Secrets) -> Iterator[str]:
     """The scored coins against the scorer's secrets, record by record."""
-    index = scores.get(f"index/{secret}")
-    if index is None or secret not in secrets.coined:
+    index = scores[f"index/{secret}"]
+    if secret not in secrets.coined:
         yield f"secrets: they hold no coins of canary/{secret}"
         return
     canaries, coins = secrets.coins(secret)
@@ -189,7 +202,5 @@ def _compare_coins(secret: str, scores: Scores, secrets: Secrets) -> Iterator[st
         return
     truth = coins[np.searchsorted(canaries, index)]
     for name, recorded in scores.items():
-        if name.startswith("coins/") and recorded.shape != truth.shape:
-            yield f"{name}: there are {len(recorded)} coins for {len(truth)} scored records"
-        elif name.startswith("coins/") and (recorded != truth).any():
+        if name.startswith("coins/") and (recorded != truth).any():
             yield f"{name}: the coins differ from the secrets in {int((recorded != truth).sum())} records"

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from privbench import accounting
 from privbench.errors import RecordError
 from privbench.record import hash_record, hash_scores, read
 from privbench.recording import Secrets
@@ -20,9 +22,18 @@ from privbench.registry import Registry
 from privbench.verify import verify
 
 
+@pytest.fixture(scope="module", autouse=True)
+def fast_accounting() -> Iterator[None]:
+    """The same noise is asked for again and again here: found once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accounting, "nominal_multiplier", cache(accounting.nominal_multiplier))
+        yield
+
+
 @pytest.fixture
 def copy(small_record: Path, tmp_path: Path) -> Path:
-    shutil.copytree(small_record, tmp_path / "record")
+    """Without its pages: rendering them again takes longer than all the rest (tests/test_verify_record.py does)."""
+    shutil.copytree(small_record, tmp_path / "record", ignore=shutil.ignore_patterns("audit.md", "audit.html"))
     return tmp_path / "record"
 
 

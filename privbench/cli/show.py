@@ -29,29 +29,37 @@ def run_gate(path: Path, *, strict: bool) -> int:
     return result.code
 
 
-def run_verify(folder: Path, secrets: Path | None) -> int:
+def run_verify(record: Path, secrets: Path | None) -> int:
     """Print every difference; 1 when there is one."""
     from privbench.recording import Secrets
-    from privbench.verify import verify
+    from privbench.verify import COVERED_BY_HASH, RECOMPUTED, verify
 
-    if not folder.is_dir():
-        raise RecordError(f"{folder} is not a folder; give the folder that holds {AUDIT_FILE} and its scores.")
+    folder = _folder(record)
     differences = verify(folder, default_registry(), Secrets.load(secrets) if secrets else None)
     console = plain_console()
     for line in differences:
         console.print(line, markup=False)
     if not differences:
-        console.print("Everything that follows from the scores was recomputed and agrees.", markup=False)
+        coins = "Held against the secrets: every coin" if secrets else "Not checked, without --secrets: the coins"
+        console.print(f"Recomputed, and all agrees: {RECOMPUTED}.", markup=False)
+        console.print(f"{coins}. Covered by the record's own hash only: {COVERED_BY_HASH}.", markup=False)
     return 1 if differences else 0
 
 
-def run_report(folder: Path) -> None:
+def _folder(record: Path) -> Path:
+    """The folder of a record that is given by its folder or its audit.json."""
+    folder = record.parent if record.name == AUDIT_FILE else record
+    if not folder.is_dir():
+        raise RecordError(f"{record} is not a folder; give the folder that holds {AUDIT_FILE}, or that file.")
+    return folder
+
+
+def run_report(record: Path) -> None:
     """Render all pages again from audit.json."""
     from privbench.report.pages import PAGES, render
     from privbench.report.terminal import show
 
-    if not folder.is_dir():
-        raise RecordError(f"{folder} is not a folder; give the folder that holds {AUDIT_FILE}.")
+    folder = _folder(record)
     audit = read(folder)
     pages = render(audit, PAGES)
 

@@ -1,0 +1,102 @@
+"""A record's inputs as the package's own types, for `privbench.verify`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from privbench import accounting
+from privbench.attack import gradient_mechanism
+from privbench.errors import InputError, RecordError
+from privbench.mechanism import Claim, Mechanism
+from privbench.record import Audit
+from privbench.registry import BUILT_IN
+from privbench.threat import ThreatModel
+from privbench.verify_scores import releases_of
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A record's parts as the package's own types. `settings`: the resolved configuration with its nested settings
+    beside its own keys; `configured`: a target made the run, it was not a recording; `own`: a built-in one.
+    """
+
+    audit: Audit
+    given: Mapping[str, Any]
+    resolved: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    mechanisms: tuple[Mechanism, ...]
+    claims: tuple[Claim, ...]
+    threats: tuple[ThreatModel, ...]
+    configured: bool
+    own: bool
+
+    @classmethod
+    def of(cls, audit: Audit) -> Parts:
+        config = audit.manifest["config"]
+        given, resolved = config["given"], config["resolved"]
+        for key in ("data", "defense", "eps"):
+            if key not in resolved:
+                raise RecordError(f"the manifest's resolved configuration lacks '{key}'.")
+        nested: dict[str, Any] = {}
+        for value in resolved.values():
+            nested |= value if isinstance(value, Mapping) else {}
+        try:
+            return cls(
+                audit,
+                given,
+                resolved,
+                nested | dict(resolved),
+                tuple(Mechanism.from_json(item) for item in audit.mechanisms),
+                tuple(Claim.from_json(item) for item in audit.claims),
+                tuple(ThreatModel.from_json(item) for item in audit.threats),
+                configured=not given.get("recording"),
+                own=audit.findings[0].target in BUILT_IN["targets"],
+            )
+        except InputError as error:
+            raise RecordError(f"audit.json: {error}") from error
+
+    @property
+    def mechanism(self) -> Mechanism | None:
+        return gradient_mechanism(self.mechanisms, self.audit.findings[0].party)
+
+    @property
+    def noised(self) -> bool:
+        return self.mechanism is not None and self.mechanism.total_sigma > 0
+
+    @property
+    def releases(self) -> int:
+        return releases_of(self.audit)
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        return tuple(self.audit.secret["moved"])
+
+    @property
+    def sample_rate(self) -> float | None:
+        """Batch over records; None where the manifest does not say."""
+        batch, records = self.settings.get("batch"), self.settings.get("records")
+        if not positive(batch) or not positive(records):
+            return None
+        return float(min(1.0, batch / records))
+
+    def site_eps(self, delta: float) -> float | None:
+        """The site's eps about the moved labels, from its mechanism; None without noise."""
+        if self.mechanism is None:
+            return None
+        mu = accounting.mechanism_mu(self.mechanism, len(self.moved), self.releases)
+        return None if mu is None else accounting.gdp_eps(mu, delta)
+
+    def nominal(self, delta: float) -> float | None:
+        """The published habit's eps from the noise multiplier; None where that or the sampling is not known."""
+        z, rate = self.resolved.get("noise_multiplier"), self.sample_rate
+        if not positive(z) or rate is None:
+            return None
+        return accounting.nominal_eps(z, rate, math.ceil(self.releases / rate), delta)
+
+
+def positive(value: Any) -> TypeGuard[float]:
+    """Whether it is a finite number above 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf

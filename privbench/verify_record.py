@@ -1,0 +1,214 @@
+"""Does a record contradict itself? Manifest, threats, mechanisms, claims, epsilons and moves say the same thing in
+several places; whoever edits one of them and renews both hashes leaves the others behind.
+
+A target that reads no files is asked again what it makes of the options: configuration, epsilons and threat models.
+For the others the same follows, less strictly, from the manifest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from privbench.attack import AttackCard
+from privbench.differences import TOLERANCE, same
+from privbench.differences import fields as differing
+from privbench.errors import InputError
+from privbench.flags import FLAGS
+from privbench.measure import CALIBRATION_SHARE, ORACLE
+from privbench.moves import upper_mean
+from privbench.options import AuditOptions
+from privbench.record import Audit
+from privbench.registry import BUILT_IN, Registry
+from privbench.target import Target
+from privbench.threat import ThreatModel
+from privbench.verdict import RHO_SHARE, Verdict
+from privbench.verify_claims import claims, epsilons, mechanisms
+from privbench.verify_parts import Parts, positive
+from privbench.verify_scores import Scores, attacks_of, secret_of
+
+_GIVEN = ("party", "eps", "eps_for", "delta", "noise_multiplier", "sigma")
+"""Options that a target's configuration repeats under the same name."""
+
+
+def contradictions(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]:
+    """One line for each pair of statements of a record that cannot both be true.
+
+    Raises RecordError where a part is not what its name says, InputError for an attack or target that is not here.
+    """
+    parts = Parts.of(audit)
+    yield from _manifest(parts)
+    if parts.configured and not parts.given.get("data"):
+        yield from _target(parts, registry)
+    yield from _attacks(parts, scores, registry)
+    yield from mechanisms(parts)
+    yield from claims(parts)
+    yield from epsilons(parts)
+    yield from _moves(parts, scores)
+    yield from _texts(parts)
+
+
+def _manifest(parts: Parts) -> Iterator[str]:
+    """Given options against the configuration, and both against the findings (the first: all agree, or differ)."""
+    audit, given, resolved, settings = parts.audit, parts.given, parts.resolved, parts.settings
+    for key in _GIVEN:
+        if given.get(key) is not None and key in resolved and not same(resolved[key], given[key]):
+            yield f"manifest: {key} was given as {given[key]!r} and resolved to {resolved[key]!r}"
+    for key, text in given.get("settings", {}).items():
+        if key in settings and not _reads(str(text), settings[key]):
+            yield f"manifest: {key} was set to {text} and resolved to {settings[key]!r}"
+    if parts.configured and given.get("eps") is None and positive(resolved["eps"]):
+        yield f"manifest: no eps was given, and it resolved to {resolved['eps']!r}"
+    first, secret = audit.findings[0], audit.secret
+    rows = [
+        ("manifest/seeds", audit.manifest["seeds"], [given.get("seed")]),
+        ("manifest/data/name", audit.manifest["data"]["name"], resolved["data"]),
+        ("findings: target", first.target, given.get("target")),
+        ("findings: seed", first.seed, given.get("seed")),
+        ("findings: eps", first.eps, resolved["eps"]),
+        ("findings: defense", first.defense, resolved["defense"]),
+        ("findings: party", first.party, resolved.get("party", first.party)),
+        ("secret/scored", secret["scored"], secret["canaries"] - secret["canaries"] // CALIBRATION_SHARE),
+    ]
+    if parts.configured:
+        records, canaries = settings.get("records", secret["records"]), settings.get("canaries", secret["canaries"])
+        total = settings.get("epochs", settings.get("releases", parts.releases))
+        rows += [
+            ("secret/records", secret["records"], records),
+            ("secret/canaries", secret["canaries"], canaries or records),
+            ("findings: releases", parts.releases, total),
+            ("secret/moved", list(parts.moved), _moved(parts)),
+        ]
+    else:
+        rows += [("manifest/data/name", resolved["data"], given["recording"].get("transcript"))]
+    for where, recorded, expected in rows:
+        if not same(recorded, expected):
+            yield f"{where}: {recorded!r}, and by the manifest {expected!r}"
+
+
+def _moved(parts: Parts) -> list[str]:
+    """The tasks that the coin moves by the configuration, or as recorded where that does not say."""
+    tasks, count = parts.resolved.get("tasks"), parts.settings.get("moved")
+    if isinstance(tasks, Mapping):
+        return [task for task, holder in tasks.items() if holder != parts.resolved.get("party")]
+    if isinstance(count, int) and parts.mechanism is not None:
+        return list(parts.mechanism.tasks[: count or None])
+    return list(parts.moved)
+
+
+def _target(parts: Parts, registry: Registry) -> Iterator[str]:
+    """What the target itself makes of the options. Settings that are newer than the record are passed over."""
+    known = {f.name for f in fields(AuditOptions)}
+    values = {key: value for key, value in parts.given.items() if key in known and key != "recording"}
+    for key in ("attacks", "defenses"):
+        values[key] = tuple(values.get(key, ()))
+    try:
+        values["eps"] = math.inf if values.get("eps") == "inf" else values.get("eps")
+        options = AuditOptions(**values)
+        target: Target = registry.get("targets", options.target)()
+        config = target.configure(options, registry)
+    except (InputError, TypeError, ValueError) as error:
+        yield f"manifest: the target refuses the options that are said to have been given ({error})"
+        return
+    for key, value in target.describe(config).items():
+        recorded = parts.resolved.get(key)
+        if isinstance(value, Mapping) and isinstance(recorded, Mapping):
+            value = {name: item for name, item in value.items() if name in recorded}  # noqa: PLW2901
+        yield from differing(f"manifest/config/resolved/{key}", recorded, value)
+    again = {item.name: item.to_json() for item in target.epsilons(config)}
+    yield from differing("epsilons", {item["name"]: item for item in parts.audit.epsilons}, again)
+    labels = [threat.label for threat in target.threats(config)]
+    yield from differing("threats", [item["label"] for item in parts.audit.threats], labels)
+
+
+def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
+    """Every attack that was asked for is there, and none was refused that could have been run."""
+    audit, secret = parts.audit, secret_of(parts.audit)
+    planned = registry.select("attacks", parts.given.get("attacks") or ("all",))
+    present = attacks_of(audit)
+    for name in planned:
+        if name not in present:
+            yield f"{name}: planned by the manifest, but nothing is recorded of it"
+    for name in sorted(set(present) - set(planned)):
+        yield f"{name}: recorded, but the manifest did not plan it"
+    for name in present:
+        findings = [finding for finding in audit.findings if finding.attack == name]
+        able = next((item for item in parts.threats if _suffices(registry.get("attacks", name).card, item)), None)
+        threat = (able or parts.threats[0]).label
+        if any(finding.threat_model != threat for finding in findings):
+            yield f"{name}: judged under another threat model than '{threat}'"
+        if all(finding.verdict != Verdict.NOT_APPLICABLE for finding in findings):
+            continue
+        if any(f"/{name}/{secret}" in key for key in scores):
+            yield f"{name}: NOT_APPLICABLE, and yet it has scores"
+        built_in = parts.own and parts.configured and name in BUILT_IN["attacks"]
+        if able is not None and (built_in or (name == ORACLE and _oracle_was_read(audit))):
+            yield f"{name}: NOT_APPLICABLE, though {threat} has all that it needs"
+
+
+def _suffices(card: AttackCard, threat: ThreatModel) -> bool:
+    return set(card.channels) <= threat.channels and set(card.knowledge) <= threat.knowledge
+
+
+def _oracle_was_read(audit: Audit) -> bool:
+    return any(audit.moves[key] is not None for key in ("excess", "predicted", "rho"))
+
+
+def _moves(parts: Parts, scores: Scores) -> Iterator[str]:
+    """What is measured together, or not at all."""
+    audit, moves = parts.audit, parts.audit.moves
+    read, noised = moves["excess"] is not None, parts.noised and moves["excess"] is not None
+    if moves["rho"] is not None:
+        yield from _rho(moves["rho"], int(audit.secret["scored"]))
+    if any((moves[key] is not None) != read for key in ("at_clip", "above_clip")) or (moves["rho"] and not read):
+        yield "moves: excess, at_clip, above_clip and rho are measured together, or nothing is"
+    if read and parts.configured and (moves["rho"] is None) != (len(parts.moved) < 2):
+        yield f"moves/rho: {'missing' if moves['rho'] is None else 'recorded'} where {len(parts.moved)} tasks are moved"
+    if (moves["predicted"] is not None) != noised or ("oracle, predicted" in audit.series) != noised:
+        yield "moves/predicted and its series: both are there exactly where moves and noise are"
+    if not read and any(key.startswith(f"scores/{ORACLE}/") for key in scores):
+        yield f"moves: none are recorded, and yet {ORACLE} was scored"
+    cleaned = any(key.startswith("clean/") for key in scores)
+    if audit.noise is None and parts.noised and (cleaned or (read and parts.configured)):
+        yield "noise: no check is recorded, though releases with and without noise were there"
+    if audit.noise is not None:
+        yield from differing("noise/releases", audit.noise["releases"], parts.releases)
+        if not parts.noised:
+            yield "noise: a check is recorded, and the mechanism has none"
+
+
+def _rho(rho: Mapping[str, Any], scored: int) -> Iterator[str]:
+    """rho against its own limit, and its summaries against each other."""
+    yield from differing("moves/rho/alpha", rho["alpha"], RHO_SHARE)
+    yield from differing("moves/rho/records", rho["records"], scored)
+    yield from differing("moves/rho/upper", rho["upper"], upper_mean(rho["mean_absolute"], scored, RHO_SHARE))
+    if abs(rho["mean"]) > rho["mean_absolute"] * (1 + TOLERANCE):
+        yield "moves/rho/mean: larger than the mean of the absolute values"
+    low, middle, high = (rho["quantiles"].get(key, math.nan) for key in ("5%", "50%", "95%"))
+    if not low <= middle <= high or len(rho["quantiles"]) != 3:
+        yield "moves/rho/quantiles: they are 5%, 50% and 95%, in rising order"
+
+
+def _texts(parts: Parts) -> Iterator[str]:
+    """Sentences that readers quote are the package's own."""
+    for flag in parts.audit.flags:
+        name = flag["name"]
+        if name not in FLAGS:
+            yield f"flags: {name} is no flag of this version"
+        elif dict(flag) != FLAGS[name].to_json():
+            yield f"flags: {name} is explained in other words than privbench's"
+    for recorded, threat in zip(parts.audit.threats, parts.threats, strict=True):
+        if dict(recorded) != threat.to_json():
+            yield f"threats: {threat.label} is described in other words than privbench's"
+
+
+def _reads(text: str, value: Any) -> bool:
+    """Whether a setting's text was read as this value."""
+    if text == str(value):
+        return True
+    try:
+        return not isinstance(value, str) and float(text) == float(value)
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,374 @@
+"""A forger edits a record, assembles it again and renews every hash: the record then contradicts itself, and verify
+says where. Honest records of every target, with and without noise, agree."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import SMALL
+from safetensors.numpy import load_file, save_file
+
+from privbench import accounting
+from privbench.errors import RecordError
+from privbench.options import AuditOptions, RecordingFiles
+from privbench.record import Audit, hash_record, hash_scores, write
+from privbench.registry import Registry
+from privbench.report.pages import PAGES, render
+from privbench.runner import run_audit
+from privbench.verify import assemble_again, verify
+
+DRAW: Mapping[str, str] = {
+    "records": "400",
+    "canaries": "300",
+    "releases": "4",
+    "width": "8",
+    "tasks": "3",
+    "moved": "2",
+}
+ORACLE, SPECTRAL = "label/oracle-lr", "label/spectral"
+
+Data = dict[str, Any]
+Arrays = dict[str, np.ndarray]
+Edit = Callable[[Data, Arrays], None]
+
+
+def made(folder: Path, registry: Registry, target: str, **options: Any) -> Path:
+    result = run_audit(AuditOptions(target, **options), registry, parallel=1)
+    write(result.audit, result.scores, render(result.audit, PAGES), folder)
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fast_accounting() -> Iterator[None]:
+    """The same noise is asked for a hundred times here: found once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accounting, "nominal_multiplier", cache(accounting.nominal_multiplier))
+        patch.setattr(accounting, "nominal_eps", cache(accounting.nominal_eps))
+        yield
+
+
+@pytest.fixture(scope="module")
+def drawn(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawn")
+    return made(folder / "record", registry, "gaussian", eps=0.5, settings=DRAW, data=str(folder / "files"))
+
+
+@pytest.fixture(scope="module")
+def recorded(drawn: Path, registry: Registry) -> Path:
+    files = [drawn.parent / "files" / f"{kind}.safetensors" for kind in ("transcript", "secrets", "oracle")]
+    return made(drawn.parent / "recorded", registry, "recorded", recording=RecordingFiles(*files))
+
+
+@pytest.fixture(scope="module")
+def records(small_record: Path, drawn: Path, recorded: Path) -> dict[str, Path]:
+    return {"prism": small_record, "gaussian": drawn, "recorded": recorded}
+
+
+def forge(record: Path, folder: Path, edit: Edit, registry: Registry) -> Path:
+    """Edit, assemble again from the edited inputs, leave the pages out, renew both hashes."""
+    shutil.copytree(record, folder, ignore=shutil.ignore_patterns("audit.md", "audit.html"))
+    data, scores = (
+        json.loads((folder / "audit.json").read_text(encoding="utf-8")),
+        load_file(folder / "scores.safetensors"),
+    )
+    edit(data, scores)
+    save_file({name: np.ascontiguousarray(array) for name, array in scores.items()}, folder / "scores.safetensors")
+    data["scores_sha256"] = hash_scores(scores)
+    try:
+        audit = Audit.from_json(data)
+        judged = assemble_again(audit, scores, registry)
+        again = Audit(
+            **{**vars(audit), "findings": judged.findings, "planned": judged.planned, "series": judged.series}
+        )
+        known = {flag["name"]: flag for flag in data["flags"]}
+        again = Audit(**{**vars(again), "flags": [known[name] for name in judged.flags if name in known]})
+        data = again.to_json()
+    except (RecordError, ValueError, KeyError, IndexError, TypeError, AttributeError):
+        pass  # the forger's edit cannot be assembled: the hashes alone are renewed
+    data["record_sha256"] = hash_record(data)
+    (folder / "audit.json").write_text(json.dumps(data), encoding="utf-8")
+    return folder
+
+
+# Honest records
+
+
+@pytest.mark.parametrize("name", ["prism", "gaussian", "recorded"])
+def test_an_honest_record_agrees(records: dict[str, Path], name: str, registry: Registry) -> None:
+    assert verify(records[name], registry) == ()
+    assert verify(records[name] / "audit.json", registry) == ()
+
+
+@pytest.mark.parametrize("name", ["prism", "gaussian", "recorded"])
+def test_a_forger_who_edits_nothing_agrees(
+    records: dict[str, Path], name: str, registry: Registry, tmp_path: Path
+) -> None:
+    """So what the tests below find is the edit, not the forging."""
+    assert verify(forge(records[name], tmp_path / "f", lambda data, scores: None, registry), registry) == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        ("gaussian", {"eps": 0.5, "eps_for": "site", "settings": DRAW}),
+        ("gaussian", {"noise_multiplier": 2.0, "settings": {**DRAW, "sigma_ratio": "1:2:1.5", "clip": "0.7"}}),
+        ("gaussian", {"sigma": 1.5, "settings": {**DRAW, "noise": "separate", "moved": "1"}}),
+        ("gaussian", {"eps": 1.0, "settings": {**DRAW, "noise": "once", "releases": "1"}, "attacks": ("label",)}),
+        ("gaussian", {"eps": math.inf, "settings": DRAW, "seed": 3}),
+        ("gaussian", {"sigma": 0.0, "settings": {**DRAW, "broken": "no"}, "attacks": (SPECTRAL,)}),
+        ("gaussian", {"eps": 2.0, "settings": {**DRAW, "broken": "clip-after-sum"}}),
+        ("prism", {"noise_multiplier": 3.0, "settings": SMALL, "party": "B"}),
+        ("prism", {"sigma": 0.5, "settings": SMALL, "attacks": (ORACLE,)}),
+        ("prism", {"eps": math.inf, "settings": SMALL}),
+        ("prism", {"eps": 0.5, "eps_for": "site", "settings": SMALL}),
+    ],
+)
+def test_every_kind_of_honest_record_agrees(
+    target: str, options: dict[str, Any], registry: Registry, tmp_path: Path
+) -> None:
+    assert verify(made(tmp_path / "record", registry, target, **options), registry) == ()
+
+
+# Forgeries
+
+
+def set_at(*path: Any, value: Any) -> Edit:
+    def edit(data: Data, scores: Arrays) -> None:
+        holder: Any = data
+        for key in path[:-1]:
+            holder = holder[key]
+        holder[path[-1]] = value(holder[path[-1]]) if callable(value) else value
+
+    return edit
+
+
+def no_claims(data: Data, scores: Arrays) -> None:
+    data["claims"] = []
+
+
+def eightfold(data: Data, scores: Arrays) -> None:
+    for item in data["mechanisms"]:
+        item["sigma"] = {task: sigma / 8 for task, sigma in item["sigma"].items()}
+
+
+def claim_of_eight(data: Data, scores: Arrays) -> None:
+    for item in data["claims"]:
+        item["eps"] = 8.0
+
+
+def both(data: Data, scores: Arrays) -> None:
+    eightfold(data, scores)
+    claim_of_eight(data, scores)
+
+
+def without(attack: str, verdict: str | None = None) -> Edit:
+    """An attack that is not recorded, or that could not be run, with all of its scores gone."""
+
+    def edit(data: Data, scores: Arrays) -> None:
+        if verdict is None:
+            data["findings"] = [item for item in data["findings"] if item["attack"] != attack]
+        for item in data["findings"]:
+            if item["attack"] == attack:
+                item |= {"verdict": verdict, "reason": "could not be run"}
+        for name in [name for name in scores if f"/{attack}/" in name]:
+            del scores[name]
+
+    return edit
+
+
+def refused_with_scores(data: Data, scores: Arrays) -> None:
+    for item in data["findings"]:
+        if item["attack"] == SPECTRAL:
+            item |= {"verdict": "NOT_APPLICABLE", "reason": "x", "role": "descriptive", "bound": None, "value": None}
+    del scores[f"curve/{SPECTRAL}/joint"]
+
+
+def other_last_row(data: Data, scores: Arrays) -> None:
+    last = max(int(name.rsplit("/", 1)[1]) for name in scores if name.startswith("scores/"))
+    scores[f"scores/{ORACLE}/joint/{last}"] = -scores[f"scores/{ORACLE}/joint/{last}"]
+
+
+def tiled(data: Data, scores: Arrays) -> None:
+    name = f"scores/{SPECTRAL}/joint/1"
+    scores[name] = np.tile(scores[name], (50, 1))
+
+
+def other_curve(data: Data, scores: Arrays) -> None:
+    scores[f"curve/{ORACLE}/joint"][0] *= -1
+
+
+def on_scores(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Edit:
+    def edit(data: Data, scores: Arrays) -> None:
+        scores[name] = change(scores[name])
+
+    return edit
+
+
+def first(value: Any) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda array: np.concatenate([[value], array[1:]]).astype(array.dtype)
+
+
+def no_rho(data: Data, scores: Arrays) -> None:
+    data["moves"]["rho"] = None
+
+
+def rho_of_one_record(data: Data, scores: Arrays) -> None:
+    data["moves"]["rho"] |= {"records": 1, "upper": 1.0}
+
+
+def another_seed(data: Data, scores: Arrays) -> None:
+    for item in data["findings"]:
+        item["seed"] = 9
+
+
+def drop(name: str) -> Edit:
+    def edit(data: Data, scores: Arrays) -> None:
+        del scores[name]
+
+    return edit
+
+
+def extra(data: Data, scores: Arrays) -> None:
+    scores["scores/label/oracle-lr/joint/2"] = scores["scores/label/spectral/joint/1"]
+
+
+COINS = f"coins/{SPECTRAL}/joint/1"
+RESOLVED = ("manifest", "config", "resolved")
+GIVEN = ("manifest", "config", "given")
+ALL = ("prism", "gaussian", "recorded")
+RUN = ("prism", "gaussian")
+ONE = ("gaussian",)  # what is said of arrays has nothing to do with the target
+
+FORGERIES: list[tuple[tuple[str, ...], Edit, str]] = [
+    (RUN, no_claims, "there are none, though the manifest promises eps 0.5"),
+    (RUN, no_claims, "nominal 0.5, and no claim says so"),
+    (("recorded",), no_claims, "claims: the first eps is None, the manifest's 0.5"),
+    (("recorded",), no_claims, "epsilons claimed"),
+    (RUN, both, "noise_multiplier is"),
+    (ALL, both, "epsilons: site"),
+    (RUN, claim_of_eight, "claim for nominal: eps is 8.0, and by the manifest 0.5"),
+    (RUN, claim_of_eight, "claim for nominal: eps 8, and the noise accounts for 0"),
+    (("recorded",), claim_of_eight, "claims: the first eps is 8.0"),
+    (ALL, eightfold, "and the noise accounts for"),
+    (RUN, set_at("claims", 0, "for", value="site"), "for is 'site', and by the manifest 'nominal'"),
+    (RUN, set_at("claims", 0, "delta", value=0.4), "delta is 0.4"),
+    (RUN, set_at("claims", 0, "epochs", value=1), "epochs is 1"),
+    (RUN, set_at("claims", 0, "sample_rate", value=1.0), "sample_rate is 1.0"),
+    (RUN, set_at("claims", 0, "accountant", value="prv"), "no built-in target claims"),
+    (RUN, set_at("mechanisms", 0, "colluding_sites", value=9), "colluding_sites"),
+    (RUN, set_at("epsilons", 0, "value", value=0.1), "epsilons: nominal 0.1"),
+    (("recorded",), set_at("epsilons", 1, "value", value=0.1), "epsilons: site 0.1"),
+    (RUN, without(SPECTRAL), f"{SPECTRAL}: planned by the manifest"),
+    (("recorded",), without(SPECTRAL), f"{SPECTRAL}: planned by the manifest"),
+    (RUN, without(SPECTRAL, "NOT_APPLICABLE"), "has all that it needs"),
+    (ALL, without(ORACLE, "NOT_APPLICABLE"), "has all that it needs"),
+    (ALL, refused_with_scores, "NOT_APPLICABLE, and yet it has scores"),
+    (ALL, set_at(*GIVEN, "attacks", value=[SPECTRAL]), f"{ORACLE}: recorded, but the manifest did not plan it"),
+    (ONE, other_last_row, "not the last row of curve"),
+    (ONE, tiled, "has shape [50, "),
+    (ONE, other_curve, "not the running sum"),
+    (ONE, on_scores(COINS, lambda coins: 1 - coins), "and every attack guesses the same ones"),
+    (ONE, on_scores(COINS, first(7)), "a coin is 7"),
+    (ONE, on_scores(COINS, lambda coins: coins[None, :]), "has shape [1, "),
+    (ONE, on_scores("index/joint", lambda index: np.append(index[:-1], index[0])), "a record is scored twice"),
+    (ONE, on_scores("index/joint", first(10**6)), "names a record outside"),
+    (ONE, on_scores("index/joint", lambda index: index[:-1]), "index/joint: has shape"),
+    (ONE, drop("index/joint"), "index/joint: missing"),
+    (ONE, extra, "no attack of this record wrote it"),
+    (ONE, on_scores(f"scores/{SPECTRAL}/joint/1", first(math.nan)), "1 scores are NaN or infinite"),
+    (ONE, on_scores(f"curve/{SPECTRAL}/joint", lambda curve: curve * math.inf), "are NaN or infinite"),
+    (ONE, on_scores(f"curve/{SPECTRAL}/joint", lambda curve: curve.astype(np.int64)), "has type int64"),
+    (ONE, set_at("moves", "rho", "upper", value=1.0), "moves/rho/upper"),
+    (ONE, rho_of_one_record, "moves/rho/records"),
+    (ONE, set_at("moves", "rho", "alpha", value=0.04), "moves/rho/alpha"),
+    (ONE, set_at("moves", "rho", "quantiles", value={"5%": 0.9, "50%": 0.1, "95%": 0.2}), "moves/rho/quantiles"),
+    (RUN, no_rho, "moves/rho: missing where 2 tasks are moved"),
+    (ONE, set_at("moves", "predicted", value=None), "moves/predicted"),
+    (ONE, set_at("moves", "excess", value=None), "measured together"),
+    (ONE, set_at("noise", value=None), "noise: no check is recorded"),
+    (ONE, another_seed, "findings: seed"),
+    (ALL, set_at("manifest", "seeds", value=[7]), "manifest/seeds"),
+    (ALL, set_at(*GIVEN, "target", value="other"), "findings: target"),
+    (RUN, set_at(*RESOLVED, "eps", value=8.0), "eps was given as 0.5 and resolved to 8.0"),
+    (RUN, set_at(*RESOLVED, "delta", value=0.1), "delta was given as 1e-05"),
+    (("prism",), set_at(*RESOLVED, "training", "batch", value=7), "batch was set to 32 and resolved to 7"),
+    (("prism",), set_at(*RESOLVED, "training", "experts", value=7), "resolved/training/experts"),
+    (("prism",), set_at("epsilons", 3, "value", value=0.1), "epsilons/outsider/value"),
+    (("gaussian",), set_at(*RESOLVED, "draw", "releases", value=7), "releases was set to 4"),
+    (RUN, set_at("secret", "moved", value=lambda moved: moved[:1]), "secret/moved"),
+    (ALL, set_at("secret", "moved", value=lambda moved: moved[:1]), "epsilons: site"),
+    (ALL, set_at("secret", "canaries", value=lambda count: count + 1), "secret/"),
+    (("prism", "gaussian"), set_at("secret", "records", value=10**6), "secret/records"),
+    (ONE, set_at("flags", 0, "means", value="nothing to see here"), "is explained in other words"),
+    (ONE, set_at("threats", 0, "description", value="a toothless adversary"), "is described in other words"),
+    (ONE, set_at("threats", 0, "knowledge", value=[]), "described in other words"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "said"),
+    [pytest.param(name, edit, said, id=f"{name}-{said}") for names, edit, said in FORGERIES for name in names],
+)
+def test_a_forged_record_contradicts_itself(
+    records: dict[str, Path], name: str, edit: Edit, said: str, registry: Registry, tmp_path: Path
+) -> None:
+    found = verify(forge(records[name], tmp_path / "forged", edit, registry), registry)
+    assert not [line for line in found if "sha256" in line]  # the forger did renew them
+    assert said in "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        set_at("threats", 0, "party", value="nobody"),
+        set_at("threats", 0, "behaviour", value="kind"),
+        set_at("threats", 0, "channels", value=["telepathy"]),
+        set_at("threats", 0, "knowledge", value=["everything"]),
+        set_at("mechanisms", 0, "eps", value="x"),
+        set_at("mechanisms", 0, "sigma", value={}),
+        set_at("mechanisms", 0, "clip", value=-1),
+        set_at("claims", 0, "eps", value=-1),
+        set_at("moves", "rho", "mean_absolute", value=1.5),
+        set_at("moves", "rho", "quantiles", "5%", value=-2),
+        set_at("series", "oracle, predicted", "y", 0, value=1.5),
+        set_at("series", "oracle, predicted", "y", value=[]),
+        set_at("utility", 0, "value", value=1.2),
+        set_at("findings", 0, "low", value=-0.1),
+        set_at("findings", 0, "threat_model", value="a ghost"),
+        set_at(*RESOLVED, value={}),
+        set_at("threats", value=[]),
+    ],
+)
+def test_what_no_record_can_hold_is_refused_or_named(
+    small_record: Path, edit: Edit, registry: Registry, tmp_path: Path
+) -> None:
+    folder = forge(small_record, tmp_path / "forged", edit, registry)
+    with pytest.raises(RecordError):
+        verify(folder, registry)
+
+
+def test_a_curve_of_another_length_is_named(small_record: Path, registry: Registry, tmp_path: Path) -> None:
+    shorter = set_at("series", "oracle, predicted", value=lambda line: {**line, "x": [1.0, 2.0], "y": [0.5, 0.6]})
+    found = verify(forge(small_record, tmp_path / "forged", shorter, registry), registry)
+    assert any("has 2 points for 3 releases" in line for line in found)
+
+
+@pytest.mark.parametrize("page", ["audit.md", "audit.html"])
+def test_a_page_that_says_something_else_is_named(
+    small_record: Path, page: str, registry: Registry, tmp_path: Path
+) -> None:
+    shutil.copytree(small_record, tmp_path / "record")
+    file = tmp_path / "record" / page
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("EXCEEDED", "WITHIN"), encoding="utf-8")
+    assert [line.partition(":")[0] for line in verify(tmp_path / "record", registry)] == [page]
+    file.unlink()
+    assert verify(tmp_path / "record", registry) == ()
