@@ -23,7 +23,7 @@ def run_gate(path: Path, *, strict: bool) -> int:
     result = gate(audit, strict=strict)
     console = plain_console()
     for reason in result.reasons:
-        console.print(reason, markup=False)
+        console.print(reason, markup=False, soft_wrap=True)
     if not result.reasons:
         console.print(headline(audit), markup=False)
     return result.code
@@ -38,7 +38,7 @@ def run_verify(record: Path, secrets: Path | None) -> int:
     differences = verify(folder, default_registry(), Secrets.load(secrets) if secrets else None)
     console = plain_console()
     for line in differences:
-        console.print(line, markup=False)
+        console.print(line, markup=False, soft_wrap=True)
     if not differences:
         coins = "Held against the secrets: every coin" if secrets else "Not checked, without --secrets: the coins"
         console.print(f"Recomputed, and all agrees: {RECOMPUTED}.", markup=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 
 from privbench.record import Audit
-from privbench.report import words
+from privbench.report import utility, words
 from privbench.report.figure import leakage_over_releases
 
 
@@ -19,4 +19,4 @@ def html(audit: Audit) -> str:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     figure = Markup(leakage_over_releases(audit)) if audit.series else None
-    return environment.from_string(source).render(audit=audit, words=words, figure=figure)
+    return environment.from_string(source).render(audit=audit, words=words, utility=utility, figure=figure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privbench.record import Audit
-from privbench.report import words
+from privbench.report import utility, words
 from privbench.report.words import number
 
 
@@ -16,23 +16,20 @@ def markdown(audit: Audit) -> str:
         lines += [note, ""]
     lines += ["## Threat model", ""]
     lines += [f"- {threat['label']}: {threat['description']}." for threat in audit.threats]
-    lines += ["", words.coin_note(audit), "", "## Utility", ""]
+    lines += ["", words.coin_note(audit)]
     if audit.utility:
+        lines += ["", "## Utility", ""]
         lines += [
             "| task | metric | value | 95% interval | frozen random encoders | gain | n |",
             "|---|---|---|---|---|---|---|",
         ]
         lines += [
             f"| {item['task']} | {item['metric']} | {number(item['value'])} "
-            f"| {words.interval(item['low'], item['high'])} | {number(item['baseline'])} | {words.gain(item)} "
+            f"| {words.interval(item['low'], item['high'])} | {number(item['baseline'])} | {utility.gain(item)} "
             f"| {item['n']:,} |"
             for item in audit.utility
         ]
-    else:
-        lines += ["Not measured."]
-    note = words.utility_note(audit)
-    if note:
-        lines += ["", note]
+        lines += ["", utility.note(audit)]
     lines += ["", "## Every epsilon by name", ""]
     lines += [
         "| name | eps | delta | neighbours | sampling | accountant | speaks for | assumes |",
@@ -50,6 +47,9 @@ def markdown(audit: Audit) -> str:
     note = words.planning_note(audit)
     if note:
         lines += ["", note]
+    note = words.one_release_note(audit)
+    if note:
+        lines += ["", note]
     lines += ["", words.INTERVAL_NOTE, "", "## Findings for information", ""]
     lines += [f"- {words.sentence(item, audit)}" for item in words.descriptive(audit)]
     note = words.rho_note(audit)
@@ -60,9 +60,10 @@ def markdown(audit: Audit) -> str:
     lines += ["", "## Assumptions of these bounds", ""]
     lines += [f"- {item}" for item in words.assumptions(audit.findings)] or ["- none"]
     lines += ["", "## Flags", ""]
-    lines += [f"- **{flag['name']}**: {flag['means']}. What to do: {flag['what_to_do']}." for flag in audit.flags] or [
-        "- none"
-    ]
+    lines += [
+        f"- **{words.flag_name(flag, audit)}**: {flag['means']}. What to do: {flag['what_to_do']}."
+        for flag in audit.flags
+    ] or ["- none"]
     lines += ["", "## What the verdicts mean", ""]
     used = dict.fromkeys(finding.verdict for finding in audit.findings)
     lines += [f"- {words.MARKS[verdict]} {verdict}: {words.MEANINGS[verdict]}." for verdict in used]

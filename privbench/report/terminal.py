@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privbench.record import Audit, Finding
-from privbench.report import words
+from privbench.report import utility, words
 from privbench.report.words import number
 from privbench.verdict import Verdict
 
@@ -31,9 +31,10 @@ def show(audit: Audit, console: Console) -> None:
     for threat in audit.threats:
         console.print(Padding(Text(f"{threat['label']}: {threat['description']}."), (0, 0, 0, 2)))
     console.print(Padding(Text(words.coin_note(audit)), (0, 0, 0, 2)))
-    _heading(console, "Utility")
-    console.print(_utility(audit))
-    _note(console, words.utility_note(audit))
+    if audit.utility:
+        _heading(console, "Utility")
+        console.print(_utility(audit))
+        _note(console, utility.note(audit))
     _heading(console, "Every epsilon by name")
     console.print(_epsilons(audit))
     _note(console, words.claim_note(audit))
@@ -50,8 +51,9 @@ def show(audit: Audit, console: Console) -> None:
     if audit.flags:
         _heading(console, "Flags")
         for flag in audit.flags:
-            text = Text.assemble((flag["name"], "bold"), f": {flag['means']}.")
+            text = Text.assemble((words.flag_name(flag, audit), "bold"), f": {flag['means']}.")
             console.print(Padding(text, (0, 0, 0, 2)))
+    _note(console, words.one_release_note(audit))
     _note(console, words.INTERVAL_NOTE)
     _note(console, "WITHIN means that these attacks did not exceed the bound; it is never a proof of safety.")
     console.print()
@@ -91,7 +93,7 @@ def _utility(audit: Audit) -> Table:
             f"{item['task']} (macro)" if item["metric"].startswith("macro") else item["task"],
             f"{number(item['value'])} {words.interval(item['low'], item['high'])}",
             number(item["baseline"]),
-            words.gain(item),
+            utility.gain(item),
             f"{item['n']:,}",
         )
     return table

@@ -61,13 +61,15 @@ def p_value(value: float) -> str:
     return "p < 1e-16" if value < 1e-16 else f"p = {value:.2g}"
 
 
+def decision(bound: Mapping[str, Any]) -> str:
+    """p and the Holm share that it had to meet, close enough to see a near miss."""
+    p, share = bound["p_value"], bound["alpha"]
+    said = p_value(p) if p < 1e-16 else f"p = {p:.3g}"
+    return said if share is None else f"{said}, needed {share:.3g}"
+
+
 def interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"[{number(low)}, {number(high)}]"
-
-
-def gain(item: Mapping[str, Any]) -> str:
-    """Paired gain over frozen random encoders, with its interval."""
-    return f"{item['gain']:+.3f} [{item['gain_low']:+.3f}, {item['gain_high']:+.3f}]"
 
 
 def attack_name(finding: Finding) -> str:
@@ -87,15 +89,17 @@ def over(audit: Audit) -> int:
 
 def sentence(finding: Finding, audit: Audit) -> str:
     """One finding in words: value, interval, bound, verdict."""
-    where = releases(finding, over(audit))
     if finding.value is None:
-        return f"{_capital(attack_name(finding))}, {where}: {finding.verdict}. {_capital(finding.reason)}."
+        return f"{_capital(attack_name(finding))}: {finding.verdict}. {_capital(finding.reason)}."
+    where = releases(finding, over(audit))
     measured = f"{number(finding.value)} {interval(finding.low, finding.high)}"
     read = f"{_capital(attack_name(finding))} guesses {measured} of the label coins right from {where}"
     if finding.bound is None:
         return f"{read}; {finding.reason}: {finding.verdict}."
     name, value = finding.bound["name"], finding.bound["value"]
-    held = f"{read}; {name} allows {number(value)}: {finding.verdict} ({p_value(finding.bound['p_value'])})."
+    near = finding.verdict in (Verdict.EXCEEDED, Verdict.INCONCLUSIVE)
+    said = decision(finding.bound) if near else p_value(finding.bound["p_value"])
+    held = f"{read}; {name} allows {number(value)}: {finding.verdict} ({said})."
     if finding.verdict in (Verdict.INCONCLUSIVE, Verdict.VACUOUS, Verdict.FAILED):
         return f"{held} {_capital(finding.reason)}."
     return held
@@ -106,7 +110,12 @@ def confirmatory(audit: Audit) -> tuple[Finding, ...]:
 
 
 def descriptive(audit: Audit) -> tuple[Finding, ...]:
-    return tuple(finding for finding in audit.findings if finding.role != "confirmatory")
+    """All others; what reads the same (an attack that could not be run, once per bound) once."""
+    others = (finding for finding in audit.findings if finding.role != "confirmatory")
+    first: dict[str, Finding] = {}
+    for finding in others:
+        first.setdefault(sentence(finding, audit), finding)
+    return tuple(first.values())
 
 
 def headline(audit: Audit) -> str:
@@ -157,13 +166,22 @@ def setting(audit: Audit) -> str:
     parts = [
         f"target {audit.findings[0].target}" if audit.findings else "target",
         f"data {resolved['data']}",
-        f"{resolved.get('records', 0):,} training records",
+        f"{audit.secret['records']:,} {_records(audit)}",
         f"{over(audit)} releases of each",
         f"eps {resolved['eps']} ({resolved.get('eps_for')})" if resolved["eps"] is not None else "",
         f"noise multiplier {noise:.4g}" if noise is not None else "",
         f"seed {audit.manifest['seeds'][0]}",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def of_patients(audit: Audit) -> bool:
+    """Only PRISM's records are stays of patients; what a recording's or a drawn one's are, nobody here knows."""
+    return bool(audit.findings) and audit.findings[0].target == "prism"
+
+
+def _records(audit: Audit) -> str:
+    return "training records" if of_patients(audit) else "records"
 
 
 def claim_note(audit: Audit) -> str | None:
@@ -186,30 +204,16 @@ def epsilon_value(item: Mapping[str, Any]) -> str:
     return f"{item['value']:.3g}" if item["value"] is not None else f"none ({item['reason']})"
 
 
-def utility_note(audit: Audit) -> str | None:
-    """What the utility table does and does not show."""
-    if not audit.utility:
-        return None
-    chance = max(abs(float(item["baseline_other_seed"]) - float(item["baseline"])) for item in audit.utility)
-    text = (
-        "Frozen random encoders, which learn nothing, show what the server alone achieves: it trains on clean "
-        f"gradients. Another seed of them differs by up to {number(chance)}: gains of that size are a training's "
-        "chance, which the intervals (over test stays) do not hold."
-    )
-    if "ENCODERS_LEARNED_NOTHING" in {flag["name"] for flag in audit.flags}:
-        text += " No task gains more: this utility is no evidence that training under this noise works."
-    return text
-
-
 def coin_note(audit: Audit) -> str:
     """What a coin is, and how many records carry one."""
     secret = audit.secret
     moved = " and ".join(secret["moved"])
     told = secret["canaries"] - secret["scored"]
+    real, whom = ("diagnosis", "patient") if of_patients(audit) else ("real label", "record")
     return (
-        f"{secret['canaries']:,} of the {secret['records']:,} training records carry a coin: it sets every label of "
-        f"{moved} at once, the worst case for one record. A coin is not a diagnosis: it is independent of the "
-        "patient, so that chance is exactly .5 and nothing but a leak tells it. The adversary knows which records "
+        f"{secret['canaries']:,} of the {secret['records']:,} {_records(audit)} carry a coin: it sets every label of "
+        f"{moved} at once, the worst case for one record. A coin is not a {real}: it is independent of the "
+        f"{whom}, so that chance is exactly .5 and nothing but a leak tells it. The adversary knows which records "
         f"carry coins, and {told:,} of the coins (for the sign); the other {secret['scored']:,} are guessed and scored."
     )
 
@@ -219,9 +223,11 @@ def rho_note(audit: Audit) -> str | None:
     if rho is None:
         return None
     quantiles = rho["quantiles"]
+    inputs = [finding.bound["inputs"] for finding in audit.findings if finding.bound]
+    used = ", used in g" if any(item.get("rho") == rho["upper"] for item in inputs) else ""
     text = (
         f"rho, the cosine between the tasks' moves, over {rho['records']} records: mean |rho| "
-        f"{number(rho['mean_absolute'])} (upper limit {number(rho['upper'])}, used in g), mean {number(rho['mean'])}, "
+        f"{number(rho['mean_absolute'])} (upper limit {number(rho['upper'])}{used}), mean {number(rho['mean'])}, "
         f"5% to 95% {number(quantiles['5%'])} to {number(quantiles['95%'])}"
     )
     if rho["label_association"] is not None:
@@ -243,6 +249,29 @@ def planning_note(audit: Audit) -> str | None:
         f"Scored canaries for a probability of .9 that 1.2 times a bound's signal is EXCEEDED: {listed}; "
         f"{audit.secret['scored']:,} were scored."
     )
+
+
+def one_release_note(audit: Audit) -> str | None:
+    """What "one release" counts, which is not what the first point of the curves shows."""
+    pooled = [f for f in audit.findings if f.releases == 1 and f.n and f.canaries and f.n > f.canaries]
+    if not pooled:
+        return None
+    first = pooled[0]
+    return (
+        f"One release: {attack_name(first)} is tried on each of a record's {over(audit)} releases by itself, and all "
+        f"of them count ({first.n:,} guesses about {first.canaries:,} records); any other attack is tried on one "
+        "release per record, drawn at random. The curves' first point is the first release alone."
+    )
+
+
+def flag_name(flag: Mapping[str, str], audit: Audit) -> str:
+    """A flag by name; one about an attack's control with the attacks whose control it is."""
+    side = {"CLEAN_CONTROL_FAILED": "positive", "SHUFFLED_CONTROL_FAILED": "negative"}.get(flag["name"])
+    # The noise-free control that counts is that of all releases together.
+    looked_at = [f for f in audit.findings if side == "negative" or f.releases == over(audit)] if side else []
+    failed = [f for f in looked_at if (control := f.controls.get(str(side))) is not None and not control["passed"]]
+    names = dict.fromkeys(attack_name(finding) for finding in failed)
+    return f"{flag['name']} ({', '.join(names)})" if names else flag["name"]
 
 
 def controls_note(finding: Finding) -> str:

@@ -1,15 +1,23 @@
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 
+import pytest
+from rich.console import Console
+
+from privbench.options import AuditOptions
 from privbench.record import Audit
-from privbench.report import words
+from privbench.registry import Registry
+from privbench.report import utility, words
 from privbench.report.figure import leakage_over_releases
 from privbench.report.html import html
 from privbench.report.markdown import markdown
-from privbench.runner import AuditResult
+from privbench.report.terminal import show
+from privbench.runner import AuditResult, run_audit
 
 
 class Checker(HTMLParser):
@@ -93,3 +101,93 @@ def test_no_page_says_safe_or_secure(small_audit: AuditResult) -> None:
     for verdict in ("WITHIN", "EXCEEDED", "INCONCLUSIVE"):
         text = markdown(verdicts(small_audit.audit, verdict)).lower()
         assert not re.search(r"\b(is|are|as) (safe|secure|private)\b", text)
+
+
+# Records that are not PRISM's
+
+
+@pytest.fixture(scope="module")
+def drawn(registry: Registry) -> Audit:
+    draw = {"records": "200", "releases": "3", "width": "6", "broken": "mean-loss"}
+    return run_audit(AuditOptions("gaussian", eps=2.0, settings=draw), registry, parallel=1).audit
+
+
+def printed(audit: Audit) -> str:
+    console = Console(file=io.StringIO(), width=100_000)
+    show(audit, console)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def everywhere(audit: Audit) -> dict[str, str]:
+    return {"terminal": printed(audit), "markdown": markdown(audit), "html": unescape(html(audit))}
+
+
+def test_nobody_assumes_patients_of_a_drawn_record(drawn: Audit, small_audit: AuditResult) -> None:
+    for text in everywhere(drawn).values():
+        assert not re.search(r"patient|diagnosis|test stays|training records", text)
+        assert "200 records" in text
+        assert "A coin is not a real label" in text
+    for text in everywhere(small_audit.audit).values():
+        assert "240 training records" in text
+        assert "A coin is not a diagnosis" in text
+
+
+def test_utility_that_was_not_measured_has_no_section(drawn: Audit, small_audit: AuditResult) -> None:
+    assert drawn.utility == []
+    for name, text in everywhere(drawn).items():
+        assert not re.search(r"(?m)^(## |<h2>)?Utility", text), name
+    for name, text in everywhere(small_audit.audit).items():
+        assert re.search(r"(?m)^(## |<h2>)?Utility", text), name
+        assert utility.note(small_audit.audit) in text
+
+
+def test_an_attack_that_cannot_be_run_is_said_once(small_audit: AuditResult) -> None:
+    audit = small_audit.audit
+    refused = [
+        replace(f, value=None, bound=None, verdict="NOT_APPLICABLE", role="descriptive", reason="needs more")
+        if f.attack == "label/spectral"
+        else f
+        for f in audit.findings
+    ]
+    assert len({f.releases for f in refused if f.attack == "label/spectral"}) == 2
+    for text in everywhere(replace(audit, findings=tuple(refused))).values():
+        assert text.count("NOT_APPLICABLE. Needs more.") == 1
+
+
+def test_rho_is_said_to_be_used_only_where_it_was(small_audit: AuditResult) -> None:
+    audit = small_audit.audit
+    assert "used in g" in str(words.rho_note(audit))
+    without = tuple(replace(f, bound=None) for f in audit.findings)
+    assert "used in g" not in str(words.rho_note(replace(audit, findings=without)))
+
+
+def test_a_failed_control_names_its_attack(small_audit: AuditResult) -> None:
+    audit = small_audit.audit
+    failed = {"value": 0.6, "low": 0.5, "high": 0.7, "n": 140, "passed": False}
+    findings = tuple(
+        replace(f, controls={**f.controls, "positive": failed})
+        if f.attack == "label/spectral" and f.releases == 3
+        else replace(f, controls={**f.controls, "positive": failed | {"passed": f.releases == 3}})
+        for f in audit.findings
+    )
+    flag = {"name": "CLEAN_CONTROL_FAILED", "means": "weak", "raised_if": "weak", "what_to_do": "train"}
+    for text in everywhere(replace(audit, findings=findings, flags=[flag])).values():
+        assert "CLEAN_CONTROL_FAILED (the spectral attack)" in text
+    assert words.flag_name({**flag, "name": "SERVER_NOT_NOISED"}, audit) == "SERVER_NOT_NOISED"
+
+
+def test_one_release_is_explained_where_all_are_pooled(small_audit: AuditResult, registry: Registry) -> None:
+    audit = small_audit.audit
+    note = str(words.one_release_note(audit))
+    assert "the oracle likelihood ratio is tried on each of a record's 3 releases by itself" in note
+    assert "(420 guesses about 140 records)" in note
+    for text in everywhere(audit).values():
+        assert note in text
+    assert "x = 1 is the first release alone" in html(audit)
+    single = tuple(replace(f, n=f.canaries) for f in audit.findings)
+    assert words.one_release_note(replace(audit, findings=single)) is None
+
+
+def test_the_same_record_gives_the_same_pages(small_audit: AuditResult) -> None:
+    assert html(small_audit.audit) == html(small_audit.audit)
+    assert markdown(small_audit.audit) == markdown(small_audit.audit)
