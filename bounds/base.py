@@ -36,7 +36,7 @@ class Question:
     unit       accuracy, auc, advantage, mu or tpr@F
     rho        upper confidence limit of the mean |cosine| between the moves; None where unmeasured: then the
                mechanism's own, or 1
-    largest    the largest |cosine| of any record; None is read as 1 where a unit needs it
+    largest    the largest cosine of any record; None is read as 1 where a unit needs it (mu, tpr@F)
     secret     "label": a coin on labels; "member": a coin on the record's presence
     claim      the claim under test, for bounds that speak about one
     """

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
+from scipy import special
+
+from privbench import pld
 from privbench.bounds.base import Bound, BoundCard, BoundValue, Question, Unsupported
 from privbench.bounds.gaussian_sum import CLEAN_SERVER
 from privbench.mechanism import Claim, Mechanism
-
-_SMALLEST_MULTIPLIER = 0.3
-"""Below it the discretised privacy loss outgrows memory (measured: 61 s and 10.7 GB at .05). privbench.accounting has
-the same limit; bounds import nothing but the mechanism."""
 
 
 def dp_cap(eps: float, delta: float, neighbours: str) -> float:
@@ -32,15 +30,7 @@ def nominal_accuracy(noise_multiplier: float, sample_rate: float, steps: int) ->
 
     The accounting's own promise: what it would allow if noise were added once to a batch sum.
     """
-    import dp_accounting
-    from dp_accounting import pld
-
-    # dp-accounting doubles the sensitivity for REPLACE_ONE itself: pass the add/remove multiplier.
-    accountant = pld.PLDAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
-    step = dp_accounting.PoissonSampledDpEvent(sample_rate, dp_accounting.GaussianDpEvent(noise_multiplier))
-    accountant.compose(dp_accounting.SelfComposedDpEvent(step, steps))
-    # The discretised delta may pass 1 by its rounding.
-    return min(1.0, float((1 + accountant.get_delta(0.0)) / 2))
+    return (1 + pld.advantage(noise_multiplier, sample_rate, steps)) / 2
 
 
 def _about(claim: Claim) -> dict[str, object]:
@@ -48,7 +38,7 @@ def _about(claim: Claim) -> dict[str, object]:
 
 
 def _signal(value: float) -> float:
-    return math.inf if value >= 1 else NormalDist().inv_cdf(value)
+    return math.inf if value >= 1 else float(special.ndtri(value))
 
 
 class DPCap(Bound):
@@ -96,11 +86,10 @@ class NominalCurve(Bound):
         if len(multipliers) != 1 or min(multipliers) <= 0:
             return Unsupported("sigma", "the nominal analysis knows one positive noise multiplier")
         multiplier = multipliers.pop()
-        if multiplier < _SMALLEST_MULTIPLIER:
-            return Unsupported(
-                "sigma", f"a multiplier of {multiplier:.3g} hides nothing, and its curve takes gigabytes"
-            )
-        steps = math.ceil(claim.epochs / claim.sample_rate)
+        steps = pld.steps(claim.sample_rate, claim.epochs)
+        reason = pld.out_of_reach(multiplier, claim.sample_rate, steps)
+        if reason is not None:
+            return Unsupported("sigma", reason)
         value = nominal_accuracy(multiplier, claim.sample_rate, steps)
         inputs = {**_about(claim), "noise_multiplier": multiplier, "steps": steps}
         assumptions = (

@@ -26,7 +26,7 @@ CLEAN_SERVER = (
 MEASURED_RHO = "rho is the upper confidence limit of the mean |cosine| of the counterfactual moves"
 DECLARED_RHO = "rho is as the mechanism's description says; it was not measured"
 UNMEASURED_RHO = "rho is 1, its largest value: the cosine of the counterfactual moves was not measured"
-LARGEST_RHO = "rho is the largest |cosine| of any record, or 1: an average would not be safe in this unit"
+LARGEST_RHO = "rho is the largest cosine of any record, or 1: an average would not be safe in this unit"
 
 
 def signal(clip: float, total_sigma: float, moved: int, rho: float, releases: int = 1) -> float:
@@ -60,8 +60,7 @@ def mechanism_signal(mechanism: Mechanism, moved: tuple[str, ...], rho: float, r
     if mechanism.clip_unit != "sites":
         clip *= math.sqrt(mechanism.colluding_sites)
     if mechanism.noise == "separate":
-        precision = sum(math.inf if mechanism.sigma[k] == 0 else mechanism.sigma[k] ** -2 for k in moved)
-        return clip * math.sqrt(precision)
+        return math.hypot(*(_ratio(clip, mechanism.sigma[k]) for k in moved))
     if mechanism.clip_unit == "sum":
         return _ratio(clip, mechanism.total_sigma)
     return signal(clip, mechanism.total_sigma, len(moved), rho)
@@ -83,7 +82,7 @@ def check(mechanism: Mechanism, question: Question) -> Unsupported | None:
     if unknown:
         return Unsupported("sigma", f"no noise is described for the moved tasks {unknown}")
     lowest = lowest_rho(len(question.moved))
-    if question.rho is not None and question.rho < lowest:
+    if any(rho is not None and rho < lowest for rho in (question.rho, question.largest)):
         return Unsupported("rho", f"{len(question.moved)} moves have a mean cosine of at least {lowest:g}")
     return None
 
@@ -193,8 +192,8 @@ class AsPublished(_Published):
         if refused is not None:
             return refused
         rho, source = _rho(mechanism, question)
-        variance = sum(mechanism.sigma[task] ** 2 for task in question.moved) / len(question.moved)
-        s = signal(mechanism.clip or 0.0, math.sqrt(2 * variance), 2, rho)
+        both = math.hypot(*(mechanism.sigma[task] for task in question.moved)) * math.sqrt(2 / len(question.moved))
+        s = signal(mechanism.clip or 0.0, both, 2, rho)
         shown = (question.moved, rho, 1)
         return _value(self.card.name, mechanism, question, s, shown, (CLIPPED, INDEPENDENT, source))
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from statistics import NormalDist
+
+from scipy import special
 
 from privbench.errors import InputError
 
-_NORMAL = NormalDist()
 _TPR = re.compile(r"tpr@(.+)")
+_SMALLEST_RATE = 1e-300
+"""Below it floats lose their digits."""
 
 SAFE_FOR_AVERAGES = ("accuracy", "auc", "advantage")
 """Units concave in s^2: a bound at an averaged rho holds on average. A TPR at a small FPR and mu are not: they need
@@ -21,7 +23,7 @@ the largest rho (rho_i = +-.6, C = sigma, FPR .001: pooled TPR .181, averaged bo
 
 
 def check_unit(unit: str) -> None:
-    """`InputError` unless the unit is accuracy, auc, advantage, mu or tpr@F with F in (0, 1)."""
+    """`InputError` unless the unit is accuracy, auc, advantage, mu or tpr@F with F in [1e-300, 1)."""
     if unit in (*SAFE_FOR_AVERAGES, "mu"):
         return
     false_positive_rate(unit)
@@ -34,8 +36,11 @@ def false_positive_rate(unit: str) -> float:
         rate = float(found.group(1)) if found else math.nan
     except ValueError:
         rate = math.nan
-    if not 0 < rate < 1:
-        raise InputError(f"unit is '{unit}'; allowed: accuracy, auc, advantage, mu, tpr@F with F in (0, 1).")
+    if not _SMALLEST_RATE <= rate < 1:
+        raise InputError(
+            f"unit is '{unit[:40]}'; allowed: accuracy, auc, advantage, mu, tpr@F with F in (0, 1) and at least "
+            f"{_SMALLEST_RATE:g}."
+        )
     return rate
 
 
@@ -50,12 +55,12 @@ def in_unit(s: float, unit: str) -> float:
     if unit == "auc":
         return cdf(math.sqrt(2) * s)
     if unit == "advantage":
-        return 2 * cdf(s) - 1
+        return float(special.erf(s / math.sqrt(2)))  # 2 Phi(s) - 1 without its cancellation
     if unit == "mu":
         return 2 * s
-    return cdf(_NORMAL.inv_cdf(false_positive_rate(unit)) + 2 * s)
+    return cdf(float(special.ndtri(false_positive_rate(unit))) + 2 * s)
 
 
 def cdf(x: float) -> float:
-    """Phi, also at infinity."""
-    return (1.0 if x > 0 else 0.0) if math.isinf(x) else _NORMAL.cdf(x)
+    """Phi, to the last digits also in its lower tail."""
+    return float(special.ndtr(x))

@@ -18,12 +18,14 @@ from privbench.accounting import (
     gdp_delta,
     gdp_eps,
     gdp_mu,
+    mechanism_mu,
     nominal_eps,
     nominal_multiplier,
     site_mu,
     site_multiplier,
 )
 from privbench.errors import InputError
+from privbench.mechanism import Mechanism
 
 seeded = settings(derandomize=True, deadline=None, max_examples=100)
 epsilons = st.floats(0.01, 50)
@@ -92,6 +94,43 @@ class TestGaussianDP:
     )
     def test_delta_at_the_ends(self, mu: float, eps: float, delta: float) -> None:
         assert gdp_delta(mu, eps) == delta
+
+    @pytest.mark.parametrize("mu", [1e-12, 1e-6, 1e-3, 0.05, 0.499, 0.501])
+    @pytest.mark.parametrize("k", [0.0, 0.3, 3.0, 20.0, 37.0])
+    def test_delta_of_close_hypotheses_has_all_its_digits(self, mu: float, k: float) -> None:
+        """eps = k mu: delta is the integral of phi(eps / m - m / 2) over m in 0 .. mu, which has nothing to cancel."""
+        eps = k * mu
+        nodes, weights = special.roots_legendre(400)
+        # All of it comes from where eps / m is within 40 of 0: m from eps / 40 on.
+        low = eps / 40
+        m = low + (mu - low) * (1 + nodes) / 2
+        expected = float((weights * np.exp(-((eps / m - m / 2) ** 2) / 2)).sum()) * (mu - low) / 2
+        assert gdp_delta(mu, eps) == pytest.approx(expected / math.sqrt(2 * math.pi), rel=1e-11)
+
+    @pytest.mark.parametrize(
+        ("eps", "delta"),
+        [(1e-12, 1e-300), (1e-8, 1e-11), (1e-5, 0.3), (5e-324, 1e-5), (1e-290, 1e-300), (1e3, 1e-200), (1.0, 0.9999)],
+    )
+    def test_mu_never_spends_more_than_delta_and_almost_all_of_it(self, eps: float, delta: float) -> None:
+        mu = gdp_mu(eps, delta)
+        assert gdp_delta(mu, eps) <= delta < gdp_delta(mu * (1 + 1e-12), eps)
+
+    @pytest.mark.parametrize(("eps", "delta"), [(1e300, 0.5), (1e308, 1e-5), (1e100, 1e-300)])
+    def test_mu_of_an_eps_that_hides_nothing(self, eps: float, delta: float) -> None:
+        """mu = sqrt(2 eps) to first order."""
+        mu = gdp_mu(eps, delta)
+        assert mu == pytest.approx(math.sqrt(2) * math.sqrt(eps), rel=1e-12)
+        assert gdp_delta(mu, eps) <= delta
+
+    @pytest.mark.parametrize(
+        ("mu", "expected"), [(1e200, math.inf), (math.inf, math.inf), (1e100, 5e199), (1e153, 5e305), (1e-9, 0.0)]
+    )
+    def test_eps_at_the_ends(self, mu: float, expected: float) -> None:
+        assert gdp_eps(mu, DELTA) == pytest.approx(expected, rel=1e-9)
+
+    def test_a_tiny_mu_costs_a_tiny_eps(self) -> None:
+        """delta(k mu) / mu tends to phi(k) - k Phi(-k): at k = 3 that is 3.8215e-4."""
+        assert gdp_eps(1e-9, 3.821543e-13) == pytest.approx(3e-9, rel=1e-6)
 
     @seeded
     @given(mus, deltas)
@@ -167,6 +206,15 @@ class TestNominal:
         accountant = RDPAccountant()
         accountant.history = [(z, rate, steps)]
         assert nominal_eps(z, rate, steps, delta) == pytest.approx(accountant.get_epsilon(delta), rel=1e-12)
+
+    @pytest.mark.parametrize("delta", [0.3, 0.9999999])
+    def test_eps_is_never_negative(self, delta: float) -> None:
+        """Opacus's conversion ends at -.093 for delta .3."""
+        assert nominal_eps(2.0, *PRISM, delta) == 0
+
+    def test_noise_that_a_square_cannot_hold_costs_infinity(self) -> None:
+        described = Mechanism("gradients", "A", "gaussian", 1.0, noise="separate", sigma={"a": 1e-200, "b": 1.0})
+        assert mechanism_mu(described, 2, 1) == pytest.approx(2e200)
 
     def test_golden_eps_of_the_long_run(self) -> None:
         """statistics.md: q = .01, sigma = 1, T = 10,000."""

@@ -1,7 +1,8 @@
 """Exact binomial statements about right guesses of fair coins.
 
 On m scored canaries the number of right guesses is at most Binomial(m, p) in distribution when the bound p holds
-(docs/bounds.md); every decision here is therefore an exact tail, never a normal approximation.
+(docs/bounds.md); every decision here is therefore an exact tail, never a normal approximation. Counts, rates and error
+rates outside their ranges, NaN among them, raise ValueError.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _SCANNED_WHOLE = 2_000
 
 def clopper_pearson(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
     """Two-sided exact interval for a proportion (Clopper and Pearson 1934)."""
+    _check_inside("level", level)
     tail = (1 - level) / 2
     return lower_limit(right, n, tail), upper_limit(right, n, tail)
 
@@ -24,12 +26,14 @@ def clopper_pearson(right: int, n: int, level: float = 0.95) -> tuple[float, flo
 def upper_limit(right: int, n: int, alpha: float) -> float:
     """One-sided exact upper limit at error rate alpha."""
     _check(right, n)
+    _check_rate("alpha", alpha)
     return 1.0 if right == n else float(stats.beta.isf(alpha, right + 1, n - right))
 
 
 def lower_limit(right: int, n: int, alpha: float) -> float:
     """One-sided exact lower limit at error rate alpha."""
     _check(right, n)
+    _check_rate("alpha", alpha)
     return 0.0 if right == 0 else float(stats.beta.ppf(alpha, right, n - right + 1))
 
 
@@ -40,13 +44,15 @@ def p_value(right: int, n: int, bound: float) -> float:
     n * bound + 1 (Hoeffding 1956); below that the p-value is not small anyway.
     """
     _check(right, n)
-    if not 0 <= bound <= 1:
-        raise ValueError(f"a bound on a success rate must lie in [0, 1], got {bound}.")
+    _check_rate("bound", bound)
     return float(stats.binom.sf(right - 1, n, bound))
 
 
 def critical_count(n: int, bound: float, alpha: float) -> int:
     """Smallest count whose p-value is at most alpha; n + 1 when no count is."""
+    _check(0, n)
+    _check_rate("bound", bound)
+    _check_rate("alpha", alpha)
     count = int(stats.binom.isf(alpha, n, bound)) + 1
     while count > 0 and stats.binom.sf(count - 2, n, bound) <= alpha:
         count -= 1
@@ -57,6 +63,7 @@ def critical_count(n: int, bound: float, alpha: float) -> int:
 
 def power(n: int, bound: float, truth: float, alpha: float) -> float:
     """Probability that a mechanism whose accuracy is `truth` exceeds `bound` at level alpha."""
+    _check_rate("truth", truth)
     return float(stats.binom.sf(critical_count(n, bound, alpha) - 1, n, truth))
 
 
@@ -66,6 +73,10 @@ def records_needed(bound: float, truth: float, alpha: float, wanted: float, limi
     Power over n is a saw-tooth: the search starts well below the normal approximation, where no tooth reaches the
     wanted power, and takes the first n that has it. A larger n may fall short again by a tooth.
     """
+    _check_rate("bound", bound)
+    _check_rate("truth", truth)
+    _check_inside("alpha", alpha)
+    _check_inside("wanted power", wanted)
     if not truth > bound or bound >= 1:
         return None
     spread = stats.norm.isf(alpha) * math.sqrt(bound * (1 - bound)) + stats.norm.isf(1 - wanted) * math.sqrt(
@@ -89,3 +100,13 @@ def records_needed(bound: float, truth: float, alpha: float, wanted: float, limi
 def _check(right: int, n: int) -> None:
     if n < 1 or not 0 <= right <= n:
         raise ValueError(f"need 0 <= right <= n and n >= 1, got right = {right}, n = {n}.")
+
+
+def _check_rate(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must lie in [0, 1], got {value}.")
+
+
+def _check_inside(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must lie in (0, 1), got {value}.")

@@ -115,6 +115,12 @@ class TestNominalCurve:
         assert isinstance(scaled, BoundValue)
         assert scaled.inputs["noise_multiplier"] == 6.25
 
+    def test_steps_are_those_of_the_accounting(self) -> None:
+        """49 records one by one are 49 steps; 1 / 49 as a float would make 50."""
+        answer = NominalCurve().evaluate(mechanism(), ask(nominal(sample_rate=1 / 49, epochs=1)))
+        assert isinstance(answer, BoundValue)
+        assert answer.inputs["steps"] == 49
+
     @pytest.mark.parametrize(("z", "steps"), [(6.25, 20), (2.0, 1), (40.0, 625)])
     def test_without_sampling_it_is_the_gaussian_mechanism(self, z: float, steps: int) -> None:
         assert nominal_accuracy(z, 1.0, steps) == pytest.approx(special.ndtr(math.sqrt(steps) / z), abs=5e-4)
@@ -178,6 +184,32 @@ class TestUnsupported:
 
     def test_nominal_curve_needs_a_clip(self) -> None:
         assert isinstance(NominalCurve().evaluate(mechanism(clip=None), ask(nominal())), Unsupported)
+
+    @pytest.mark.parametrize(
+        ("z", "changes", "reason"),
+        [
+            (0.2, {}, "hides nothing"),
+            (1.0, {"sample_rate": 0.032, "epochs": 100_000}, "more than the 100,000"),
+            (0.3, {"sample_rate": 0.032, "epochs": 3000}, "hide nothing"),
+            (1.0, {"sample_rate": 1.0, "epochs": 10_000}, "hide nothing"),
+        ],
+    )
+    def test_a_curve_that_takes_gigabytes_is_refused_at_once(
+        self, z: float, changes: dict[str, Any], reason: str
+    ) -> None:
+        answer = NominalCurve().evaluate(mechanism((z,) * 3), ask(nominal(**changes)))
+        assert isinstance(answer, Unsupported)
+        assert answer.part == "sigma"
+        assert reason in answer.reason
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"sample_rate": 5e-324, "epochs": 1}, {"sample_rate": 0.5, "epochs": 10**300}],
+        ids=str,
+    )
+    def test_more_steps_than_any_run_has_are_bad_input(self, changes: dict[str, Any]) -> None:
+        with pytest.raises(InputError, match="steps"):
+            NominalCurve().evaluate(mechanism(), ask(nominal(**changes)))
 
     @pytest.mark.parametrize(
         "changes", [{"sample_rate": 0.0}, {"sample_rate": 1.5}, {"sample_rate": math.nan}, {"epochs": 0}], ids=str

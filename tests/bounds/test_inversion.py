@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ D, M, ETA = 3, 5, 0.8
 A: Array = np.random.default_rng(0).normal(size=(M, D))
 SIGMA: Array = np.array([[1.0, 0.3, 0.0], [0.3, 0.5, 0.1], [0.0, 0.1, 2.0]])
 JACOBIANS = np.broadcast_to(A, (4, M, D))
+SMOOTH = {"prior_vanishes_at_edge": True, "continuous": True}
 
 
 def draws(seed: int, releases: int, n: int = 40_000) -> tuple[Array, Array]:
@@ -66,6 +68,16 @@ def test_channel_information_is_exact_for_a_gaussian() -> None:
     assert answer.value == pytest.approx(0.5 * math.log(np.linalg.det(SIGMA) / np.linalg.det(posterior)))
 
 
+@pytest.mark.parametrize("releases", [2, 9])
+def test_releases_of_a_channel_are_worth_one_with_less_noise(releases: int) -> None:
+    """T draws of fresh noise have a sufficient mean, of noise eta / sqrt T: exact for a Gaussian."""
+    answer = channel_information(A @ SIGMA @ A.T, ETA, releases)
+    assert isinstance(answer, BoundValue)
+    posterior = np.linalg.inv(np.linalg.inv(SIGMA) + releases * A.T @ A / ETA**2)
+    assert answer.value == pytest.approx(0.5 * math.log(np.linalg.det(SIGMA) / np.linalg.det(posterior)))
+    assert answer.inputs["T"] == releases
+
+
 def test_linearised_covariance_would_understate_a_nonlinear_cut() -> None:
     """f(x) = x^2 at mean 0: the Jacobian's version says nothing leaks; the covariance of f(x) does not."""
     x = np.random.default_rng(4).normal(size=20_000)
@@ -106,6 +118,15 @@ def test_more_noise_and_fewer_releases_raise_the_floor() -> None:
         (van_trees_floor(JACOBIANS, 1.0, np.eye(D), prior_vanishes_at_edge=False, continuous=True), "prior"),
         (van_trees_floor(JACOBIANS, 1.0, np.eye(D), prior_vanishes_at_edge=True, continuous=False), "prior"),
         (van_trees_floor(JACOBIANS, 1.0, np.eye(D + 1), prior_vanishes_at_edge=True, continuous=True), "prior"),
+        (van_trees_floor(JACOBIANS, 1.0, -100 * np.eye(D), prior_vanishes_at_edge=True, continuous=True), "prior"),
+        (van_trees_floor(JACOBIANS, 1.0, np.triu(np.ones((D, D))), **SMOOTH), "prior"),
+        (van_trees_floor(0 * JACOBIANS, 1.0, np.zeros((D, D)), **SMOOTH), "prior"),
+        (van_trees_floor(JACOBIANS[:, :2], 1.0, np.diag([0.0, 0, 0]), **SMOOTH), "prior"),
+        (fisher_floor(JACOBIANS, math.nan), "eta"),
+        (fisher_floor(JACOBIANS, math.inf), "eta"),
+        (channel_information(np.array([[1.0, 3.0], [-3.0, 1.0]]), 1.0), "covariance"),
+        (channel_information(np.ones((2, 3)), 1.0), "covariance"),
+        (channel_information(-1e-12 * np.eye(2), 1.0), "covariance"),
     ],
 )
 def test_a_failed_condition_is_named(answer: object, part: str) -> None:
@@ -117,3 +138,48 @@ def test_a_constant_cut_has_no_floor_to_offer_but_infinity() -> None:
     floor = fisher_floor(np.zeros((2, M, D)), 1.0)
     assert isinstance(floor, BoundValue)
     assert floor.value == math.inf
+
+
+HOLE = np.where(np.arange(D) == 0, math.nan, np.eye(D))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (fisher_floor, (JACOBIANS, 1.0, -1)),
+        (fisher_floor, (JACOBIANS, 1.0, 0)),
+        (fisher_floor, (np.zeros((0, M, D)), 1.0)),
+        (fisher_floor, (np.zeros((4, M, 0)), 1.0)),
+        (fisher_floor, (JACOBIANS * math.nan, 1.0)),
+        (channel_information, (np.eye(2), 1.0, -1)),
+        (channel_information, (HOLE, 1.0)),
+        (channel_information, (np.zeros((0, 0)), 1.0)),
+        (entropy_floor, (1.0, math.nan, 3)),
+        (entropy_floor, (-1.0, 1.0, 3)),
+        (entropy_floor, (1.0, 1.0, 0)),
+    ],
+)
+def test_numbers_no_measurement_yields_raise(function: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match=r"at least|finite|need"):
+        function(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("jacobians", "prior", "releases"),
+    [
+        (JACOBIANS, np.eye(D), 0),
+        (np.zeros((0, M, D)), np.eye(D), 1),
+        (JACOBIANS * math.inf, np.eye(D), 1),
+        (JACOBIANS, HOLE, 1),
+    ],
+)
+def test_van_trees_refuses_them_too(jacobians: Array, prior: Array, releases: int) -> None:
+    with pytest.raises(ValueError, match=r"at least|finite"):
+        van_trees_floor(jacobians, 1.0, prior, **SMOOTH, releases=releases)
+
+
+def test_a_prior_that_knows_nothing_leaves_the_inverse_of_the_cuts_information() -> None:
+    """Rank deficient as a prior, yet no direction of x is free: the least-squares error."""
+    answer = van_trees_floor(JACOBIANS, ETA, np.zeros((D, D)), **SMOOTH)
+    assert not isinstance(answer, Unsupported)
+    assert answer[0] == pytest.approx(np.diag(np.linalg.inv(A.T @ A)) * ETA**2)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from privbench.bounds.base import BoundValue, Question, Unsupported
 from privbench.bounds.claims import dp_cap
-from privbench.bounds.labels import PureLabelDP, label_accuracy, laplace_accuracy
-from privbench.mechanism import Mechanism
+from privbench.bounds.labels import PureLabelDP, label_accuracy, laplace_accuracy, response_accuracy
+from privbench.mechanism import ClipUnit, Mechanism
 
 
 @pytest.mark.parametrize("labels", [2, 3, 10])
@@ -71,7 +72,82 @@ def test_releases_add_up_for_laplace_and_not_for_randomised_response() -> None:
     assert many.inputs["eps"] == pytest.approx(1.8)
     drawn = PureLabelDP().evaluate(response, Question(("a",), 50))
     assert isinstance(drawn, BoundValue)
-    assert drawn.value == pytest.approx(math.e / (math.e + 3))
+    assert drawn.value == pytest.approx((1 + (math.e - 1) / (math.e + 3)) / 2)
+
+
+def count_the_sides(eps: float, labels: int, moved: int, seed: int, n: int = 200_000) -> float:
+    """Accuracy of counting, for n coins that set `moved` labels to 0 or 1, each answered by randomised response."""
+    rng = np.random.default_rng(seed)
+    coins = rng.integers(0, 2, n)
+    ahead = np.zeros(n)
+    for _ in range(moved):
+        kept = rng.random(n) < math.exp(eps) / (math.exp(eps) + labels - 1)
+        other = (coins + rng.integers(1, labels, n)) % labels
+        answer = np.where(kept, coins, other)
+        ahead += (answer == 1).astype(float) - (answer == 0)
+    guesses = np.where(ahead == 0, rng.integers(0, 2, n), ahead > 0)
+    return float((guesses == coins).mean())
+
+
+@pytest.mark.parametrize("labels", [2, 3, 10])
+@pytest.mark.parametrize("moved", [1, 2, 3])
+@pytest.mark.parametrize("eps", [0.3, 1.0, 3.0])
+def test_a_coin_is_guessed_from_randomised_responses_as_often_as_the_bound_says(
+    eps: float, labels: int, moved: int
+) -> None:
+    """Within 4 standard errors of 200,000 coins; the value composition allows is never below."""
+    found, value = count_the_sides(eps, labels, moved, seed=6), response_accuracy(eps, labels, moved)
+    assert abs(found - value) <= 4 * math.sqrt(value * (1 - value) / 200_000)
+    assert value <= label_accuracy(moved * eps) + 1e-12
+
+
+def test_golden_values_of_a_coin() -> None:
+    """eps 1: two labels p = .731, a majority of three p^3 + 3 p^2 (1 - p) = .822, two of ten .573 (of ten: .232)."""
+    response = Mechanism("labels", "A", "randomised-response", eps=1.0)
+    for labels, moved, expected in ((2, 1, 0.7311), (2, 3, 0.8219), (10, 1, 0.5733)):
+        described = replace(response, labels=labels)
+        answer = PureLabelDP().evaluate(described, Question(("a", "b", "c")[:moved], 5))
+        assert isinstance(answer, BoundValue)
+        assert answer.value == pytest.approx(expected, abs=5e-5)
+        assert answer.inputs["eps"] == moved
+
+
+@given(st.floats(0, 700), st.integers(2, 50))
+def test_one_response_is_half_of_one_plus_the_total_variation(eps: float, labels: int) -> None:
+    odds = math.exp(-eps)
+    expected = (1 + (1 - odds) / (1 + (labels - 1) * odds)) / 2
+    assert response_accuracy(eps, labels) == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.floats(0, 30), st.integers(2, 20), st.integers(1, 6))
+def test_more_labels_to_move_give_more_away_and_more_to_draw_from_less(eps: float, labels: int, moved: int) -> None:
+    value = response_accuracy(eps, labels, moved)
+    assert 0.5 - 1e-12 <= value <= response_accuracy(eps, labels, moved + 1) + 1e-12
+    assert response_accuracy(eps, labels + 1, moved) <= value + 1e-12
+    assert value <= label_accuracy(moved * eps) + 1e-12
+
+
+@pytest.mark.parametrize(("clip_unit", "eps"), [("task", 1.2), ("sites", 0.6)])
+def test_sites_that_pool_laplace_releases_pool_their_eps(clip_unit: ClipUnit, eps: float) -> None:
+    described = Mechanism("gradients", "A", "laplace", 1.0, clip_unit, sigma={"a": 10.0, "b": 5.0}, colluding_sites=2)
+    answer = PureLabelDP().evaluate(described, Question(("a", "b"), 1))
+    assert isinstance(answer, BoundValue)
+    assert answer.inputs["eps"] == pytest.approx(eps)
+
+
+def test_pooled_laplace_releases_stay_below_the_bound_of_all_sites_and_above_that_of_one() -> None:
+    """200,000 coins seen by 4 sites, shift 2 C = 1.2 b: the likelihood ratio passes one site's bound by far."""
+    rng, sites, n = np.random.default_rng(8), 4, 200_000
+    coins = rng.integers(0, 2, n)
+    noisy = (1.2 * coins)[:, None] + rng.laplace(size=(n, sites))
+    found = float((((np.abs(noisy) - np.abs(noisy - 1.2)).sum(axis=1) > 0) == (coins == 1)).mean())
+    bounds = []
+    for pooled in (1, sites):
+        described = Mechanism("gradients", "A", "laplace", 0.6, sigma={"a": 1.0}, colluding_sites=pooled)
+        answer = PureLabelDP().evaluate(described, Question(("a",), 1))
+        assert isinstance(answer, BoundValue)
+        bounds.append(answer.value)
+    assert bounds[0] + 0.02 < found < bounds[1]
 
 
 @pytest.mark.parametrize(
@@ -96,3 +172,6 @@ def test_bad_numbers_raise() -> None:
             label_accuracy(*arguments)
     with pytest.raises(ValueError, match="need"):
         laplace_accuracy(1.0, 0.0)
+    for eps, labels, moved in ((-1.0, 2, 1), (math.nan, 2, 1), (1.0, 1, 1), (1.0, 2, 0)):
+        with pytest.raises(ValueError, match="need"):
+            response_accuracy(eps, labels, moved)

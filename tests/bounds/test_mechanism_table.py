@@ -7,10 +7,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import stats
 
-from privbench.bounds.base import BoundValue, Question, Unsupported
-from privbench.bounds.gaussian_sum import Composed, OneRelease, mechanism_signal
+from privbench.bounds.base import Bound, BoundValue, Question, Unsupported
+from privbench.bounds.gaussian_sum import AsPublished, Composed, OneRelease, mechanism_signal
 from privbench.bounds.units import in_unit
+from privbench.errors import InputError
 from privbench.mechanism import Mechanism
 
 Array = npt.NDArray[np.float64]
@@ -137,6 +139,57 @@ def test_an_averaged_rho_is_not_used_where_it_is_not_safe(unit: str) -> None:
     assert isinstance(largest, BoundValue)
     assert averaged.inputs["rho"] == 1.0
     assert largest.value == pytest.approx(in_unit(mechanism_signal(mechanism(), ("t0", "t1"), 0.6), unit))
+
+
+@pytest.mark.parametrize("unit", ["tpr@0.001", "mu"])
+@pytest.mark.parametrize("bound", [OneRelease(), Composed(), AsPublished()], ids=lambda bound: bound.card.name)
+def test_every_bound_of_a_unit_reads_the_same_rho(bound: Bound, unit: str) -> None:
+    for largest, rho in ((None, 1.0), (0.6, 0.6), (-0.9, -0.9)):
+        answer = bound.evaluate(mechanism(), Question(("t0", "t1"), 1, unit=unit, rho=0.0, largest=largest))
+        assert isinstance(answer, BoundValue)
+        assert answer.inputs["rho"] == rho
+        assert answer.value == pytest.approx(in_unit(mechanism_signal(mechanism(), ("t0", "t1"), rho), unit))
+
+
+def test_an_impossible_largest_cosine_is_refused_as_an_impossible_mean_is() -> None:
+    asked = Question(("t0", "t1", "t2"), 1, unit="mu", rho=0.0, largest=-0.9)
+    refused = OneRelease().evaluate(mechanism(tasks=3), asked)
+    assert isinstance(refused, Unsupported)
+    assert refused.part == "rho"
+
+
+@pytest.mark.parametrize("sigma", [1e-200, 1e-320])
+def test_noise_that_a_square_cannot_hold_is_next_to_none(sigma: float) -> None:
+    for noise in ("separate", "once"):
+        answer = OneRelease().evaluate(mechanism(sigma=sigma, noise=noise), Question(("t0", "t1"), 1, rho=0.0))
+        assert isinstance(answer, BoundValue)
+        assert answer.value == 1
+
+
+def test_published_form_of_a_noise_that_a_square_cannot_hold() -> None:
+    answer = AsPublished().evaluate(mechanism(sigma=1e200), Question(("t0", "t1"), 1, rho=0.0))
+    assert isinstance(answer, BoundValue)
+    assert answer.signal == pytest.approx(1e-200)
+
+
+@pytest.mark.parametrize("rate", ["0.5", "1e-5", "1e-15", "1e-100", "1e-300"])
+@pytest.mark.parametrize("s", [0.0, 0.3, 5.0])
+def test_tpr_at_a_tiny_fpr_has_all_its_digits(rate: str, s: float) -> None:
+    """Against the logarithm of the upper tail; at s = 0 TPR is FPR."""
+    value, threshold = in_unit(s, f"tpr@{rate}"), float(stats.norm.isf(float(rate))) - 2 * s
+    assert value == pytest.approx(math.exp(stats.norm.logsf(threshold)), rel=1e-9)
+    assert value >= float(rate) * (1 - 1e-9)
+
+
+def test_tpr_at_an_fpr_that_floats_do_not_hold_is_bad_input() -> None:
+    for unit in ("tpr@1e-320", "tpr@0", "tpr@nan", "tpr@"):
+        with pytest.raises(InputError, match="at least 1e-300"):
+            in_unit(1.0, unit)
+
+
+def test_a_tiny_advantage_has_its_digits() -> None:
+    """2 Phi(s) - 1 is s sqrt(2 / pi) to first order; the difference itself is 0 below 1e-16."""
+    assert in_unit(1e-20, "advantage") == pytest.approx(1e-20 * math.sqrt(2 / math.pi), rel=1e-12)
 
 
 def test_pooled_tpr_exceeds_an_averaged_bound() -> None:

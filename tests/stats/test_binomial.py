@@ -108,6 +108,38 @@ def test_impossible_counts_raise(right: int, n: int) -> None:
             refuses()
 
 
+@pytest.mark.parametrize("value", [math.nan, -0.1, 1.5, 5.0])
+def test_rates_and_error_rates_out_of_range_raise(value: float) -> None:
+    """Every argument that is a probability, one at a time; scipy would answer NaN, which no comparison refuses."""
+    for name, refuses in (
+        ("level", lambda: binomial.clopper_pearson(5, 10, value)),
+        ("alpha", lambda: binomial.upper_limit(5, 10, value)),
+        ("alpha", lambda: binomial.lower_limit(5, 10, value)),
+        ("alpha", lambda: binomial.critical_count(10, 0.5, value)),
+        ("bound", lambda: binomial.critical_count(10, value, 0.05)),
+        ("truth", lambda: binomial.power(10, 0.5, value, 0.05)),
+        ("bound", lambda: binomial.power(10, value, 0.5, 0.05)),
+        ("alpha", lambda: binomial.power(10, 0.5, 0.6, value)),
+        ("bound", lambda: binomial.records_needed(value, 0.9, 0.05, 0.8)),
+        ("truth", lambda: binomial.records_needed(0.5, value, 0.05, 0.8)),
+        ("alpha", lambda: binomial.records_needed(0.5, 0.6, value, 0.8)),
+        ("wanted", lambda: binomial.records_needed(0.5, 0.6, 0.05, value)),
+    ):
+        with pytest.raises(ValueError, match=name):
+            refuses()
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0])
+def test_an_interval_of_level_0_or_1_raises(level: float) -> None:
+    with pytest.raises(ValueError, match="level"):
+        binomial.clopper_pearson(5, 10, level)
+
+
+def test_critical_count_of_no_trials_raises() -> None:
+    with pytest.raises(ValueError, match="n >= 1"):
+        binomial.critical_count(0, 0.5, 0.05)
+
+
 @pytest.mark.parametrize("n", [1, 5, 100])
 @pytest.mark.parametrize("alpha", [0.005, 0.05, 0.3])
 def test_limits_of_no_and_of_all_successes_are_closed_forms(n: int, alpha: float) -> None:
