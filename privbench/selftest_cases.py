@@ -42,7 +42,8 @@ class Sample:
 class Known:
     """A mechanism with its true `eps` at `delta` and the smallest `mu` whose trade-off function is nowhere above its.
 
-    thresholds: per assumption, a good decision that knows the mechanism and not the scores.
+    thresholds: per assumption, a good decision that knows the mechanism and not the scores. mu is infinite where no
+    Gaussian mechanism is as leaky. records: canaries a run, where it takes more than usual to see a mistake.
     """
 
     name: str
@@ -51,10 +52,15 @@ class Known:
     delta: float
     thresholds: Mapping[Family, float]
     release: Release
+    records: int | None = None
 
     @property
     def leaks(self) -> bool:
         return self.mu > 0
+
+    def covers(self, assumes: Family) -> bool:
+        """Whether this assumption can be true of the mechanism."""
+        return assumes == "dp" or math.isfinite(self.mu)
 
     def truth(self, assumes: Family) -> float:
         """The largest eps that a lower limit under this assumption may claim."""
@@ -124,6 +130,21 @@ def _randomised_response(eps: float) -> Known:
     )
 
 
+def _revealing(eps: float, delta: float) -> Known:
+    """(eps, delta) and nothing less, in both directions: with probability delta the label itself, else randomised
+    response. Whoever forgets delta takes the revealed records for a far larger eps.
+    """
+    truthful = float(special.expit(eps))
+
+    def release(labels: Array, rng: np.random.Generator) -> Array:
+        answer = np.where(rng.random(len(labels)) < truthful, labels, 1 - labels)
+        return np.where(rng.random(len(labels)) < delta, 3 * labels - 1, answer)
+
+    thresholds: Mapping[Family, float] = {"dp": 0.5, "gaussian": 0.5}
+    name = f"label revealed with {delta:g}, else eps {eps:g}"
+    return Known(name, eps, math.inf, delta, thresholds, release, records=10_000)
+
+
 def _no_leakage(name: str, threshold: float, release: Release) -> Known:
     return Known(name, 0.0, 0.0, 0.0, {"dp": threshold, "gaussian": threshold}, release)
 
@@ -139,6 +160,7 @@ MECHANISMS: tuple[Known, ...] = (
     _laplace(3.0),
     _randomised_response(1.0),
     _randomised_response(3.0),
+    _revealing(1.0, 0.1),
 )
 
 

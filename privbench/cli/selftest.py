@@ -16,7 +16,10 @@ from rich.table import Table
 from privbench import selftest
 from privbench.cli.console import plain_console
 
-_UNITS = "Rates are counts of runs; tightness is the distance from the truth, planning a factor on the fewest records."
+_UNITS = (
+    "Rates are counts of runs; tightness is the distance from the truth as a share of it, planning a factor on the "
+    "fewest records, all others a distance from the right answer."
+)
 
 
 def run_selftest_command(*, quick: bool, as_json: bool) -> int:
@@ -48,7 +51,7 @@ def _print_table(result: selftest.SelfTest) -> None:
         table.add_column(column, overflow="fold")
     for column in ("observed", "limit", "runs"):
         table.add_column(column, justify="right")
-    table.add_column("")
+    table.add_column("result")
     for row in result.rows:
         sign = ">=" if row.what == "verdict power" else "<="
         table.add_row(
@@ -61,21 +64,29 @@ def _print_table(result: selftest.SelfTest) -> None:
             "ok" if row.passed else "FAILED",
         )
     console = plain_console()
-    console.print(table, markup=False)
     failed = [row for row in result.rows if not row.passed]
+    console.print(f"{len(result.rows) - len(failed)} of {len(result.rows)} checks passed.", markup=False)
+    console.print(table, markup=False)
     for row in failed:
         console.print(f"FAILED {row.estimator}, {row.mechanism}, {row.what}: {row.detail}", markup=False)
     console.print(_UNITS, markup=False)
-    console.print(f"{len(result.rows) - len(failed)} of {len(result.rows)} checks passed.", markup=False)
 
 
 def _print_json(result: selftest.SelfTest, quick: bool) -> None:
     """Plain JSON on stdout; a number that is not finite has no place in it and reads null."""
     import typer
 
-    rows = [asdict(row) | {"observed": row.observed if math.isfinite(row.observed) else None} for row in result.rows]
+    rows = [
+        {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(row).items()
+        }
+        for row in result.rows
+    ]
     typer.echo(json.dumps({"passed": result.passed, "quick": quick, "rows": rows}, indent=1))
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.3f}"
+    if float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if not 0 < abs(value) < 0.0005 else f"{value:.0e}"
