@@ -100,7 +100,7 @@ class _Size:
 
 
 _FULL = _Size(2_000, 2_000, 2_000)
-_QUICK = _Size(200, 100, 300)
+_QUICK = _Size(200, 100, 200)
 
 EXACT = (*PROBABILITIES, *LIMITS, *SYSTEMS)
 

@@ -19,14 +19,16 @@ from privbench import selftest
 from privbench.accounting import gdp_eps
 from privbench.cli.selftest import run_selftest_command
 from privbench.errors import InputError
-from privbench.selftest import Row, SelfTest, run_selftest
+from privbench.selftest import EXACT, Row, SelfTest, run_selftest
 from privbench.selftest_cases import ESTIMATORS, GAUSSIAN, MECHANISMS, RESPONSE, Estimator, Known, Sample
 from privbench.stats import binomial
+from privbench.stats.epsilon import eps_at_threshold
 from privbench.stats.one_run import Guesses, steinke_eps, top_guesses
 from privbench.stats.roc import roc
 from privbench.verdict import ALPHA, ConfirmatoryTest, Judgement, Verdict, judge
 
 NULLS = {"no leakage", "no leakage, ties"}
+REVEALED = "label revealed with 0.1, else eps 1"
 PURE = {"Laplace, eps 1", "Laplace, eps 3", "randomised response, eps 1", RESPONSE}
 
 
@@ -53,16 +55,17 @@ def test_full_passes() -> None:
 
 def test_every_estimator_is_held_against_every_mechanism(quick: SelfTest) -> None:
     for estimator in ESTIMATORS:
-        rows = [row for row in quick.rows if row.estimator == estimator.name]
+        rows = of(quick, estimator)
         assert {row.mechanism for row in rows if row.what == "false alarms"} == NULLS
-        assert {row.mechanism for row in rows if row.what == "validity"} == {m.name for m in MECHANISMS} - NULLS
+        covered = {m.name for m in MECHANISMS if estimator.assumes == "dp" or m.name != REVEALED}
+        assert {row.mechanism for row in rows if row.what == "validity"} == covered - NULLS
         assert [row.mechanism for row in rows if row.what == "tightness"] == [estimator.reaches]
-        assert len(rows) == len(MECHANISMS) + 1
+        assert len(rows) == len(covered) + 1
 
 
 def test_the_mechanisms_and_estimators_that_were_promised_are_there() -> None:
-    assert {known.name for known in MECHANISMS} == NULLS | PURE | {"Gaussian, eps 1", GAUSSIAN}
-    assert {e.name.split(",")[0] for e in ESTIMATORS} == {"Clopper-Pearson", "Gaussian DP", "one run"}
+    assert {known.name for known in MECHANISMS} == NULLS | PURE | {"Gaussian, eps 1", GAUSSIAN, REVEALED}
+    assert {e.name.split(",")[0] for e in ESTIMATORS} == {"Clopper-Pearson", "exact ranks", "Gaussian DP", "one run"}
     assert len({e.name for e in ESTIMATORS}) == len(ESTIMATORS) == 8
     within = {e.name: e.within for e in ESTIMATORS if e.reaches == GAUSSIAN}
     assert within["Gaussian DP, threshold"] == within["Gaussian DP, ranks"] == 0.1
@@ -84,7 +87,7 @@ def test_limits_are_what_an_honest_rate_shows_but_for_one_time_in_a_thousand(qui
 def test_a_seed_fixes_everything_and_no_row_depends_on_another(quick: SelfTest) -> None:
     for estimator in (ESTIMATORS[1], ESTIMATORS[-1]):
         alone = rows_of(estimator)
-        assert alone == [row for row in quick.rows if row.estimator == estimator.name]
+        assert alone == of(quick, estimator)
         assert alone != rows_of(estimator, seed=1)
 
 
@@ -102,12 +105,35 @@ def test_nothing_tested_is_not_a_pass() -> None:
 
 def test_an_unknown_mechanism_is_refused() -> None:
     with pytest.raises(InputError, match="unknown mechanism 'nowhere'; known: no leakage; "):
-        run_selftest(quick=True, estimators=[replace(ESTIMATORS[0], reaches="nowhere")])
+        run_selftest(quick=True, exact=(), estimators=[replace(ESTIMATORS[0], reaches="nowhere")])
 
 
 def test_the_self_test_needs_no_torch() -> None:
     script = "import sys, privbench.selftest; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_an_exception_is_a_row_that_failed_and_the_others_are_there() -> None:
+    def broken(s: Sample, rng: np.random.Generator) -> float:
+        raise ZeroDivisionError("by nothing")
+
+    rows = rows_of(replace(ESTIMATORS[0], eps=broken))
+    assert len(rows) == len(MECHANISMS) + 1
+    assert {(row.passed, row.detail) for row in rows} == {(False, "ZeroDivisionError: by nothing")}
+    exact = (replace(EXACT[0], distance=lambda: 1 / 0), replace(EXACT[0], distance=lambda: math.nan), EXACT[0])
+    found = run_selftest(quick=True, estimators=(), exact=exact, planner=lambda *asked: None).rows[:3]
+    assert [row.passed for row in found] == [False, False, True]
+
+
+def test_what_needs_no_simulation_is_there(quick: SelfTest) -> None:
+    """Every statistic that an audit may rest on has an exact row."""
+    exact = [row for row in quick.rows if row.what in ("golden", "closed form", "simulated")]
+    assert {row.estimator for row in exact} >= {
+        "binomial limits", "binomial p-value", "binomial power", "limit of a mean", "Holm", "verdicts",
+        "Gaussian DP, delta", "Clopper-Pearson, counts", "exact ranks, dp", "exact ranks, gaussian",
+        "exact ranks, split", "one run, eps (Steinke)", "one run, f-DP (Mahloujifar)", "bounds g and g-composed", "bounds on claims",
+        "AUC", "ROC", "membership, LiRA", "membership, RMIA", "nominal accounting", "site accounting",
+    }  # fmt: skip
 
 
 # Truths
@@ -122,7 +148,7 @@ def missed(known: Known, fpr: np.ndarray) -> np.ndarray:
     return np.where(middle, math.exp(-known.eps) / (4 * fpr), np.where(fpr < 0.5, steep, flat))
 
 
-@pytest.mark.parametrize("known", [m for m in MECHANISMS if m.leaks and m.delta == 0], ids=lambda m: m.name)
+@pytest.mark.parametrize("known", [m for m in MECHANISMS if m.name in PURE], ids=lambda m: m.name)
 def test_mu_of_a_pure_mechanism_is_the_smallest_that_covers_it(known: Known) -> None:
     fpr = np.linspace(0, 1, 400_001)[1:-1]
     gap = -special.ndtri(fpr) - special.ndtri(missed(known, fpr))
@@ -150,10 +176,10 @@ def test_released_scores_have_the_error_rates_that_are_claimed(known: Known) -> 
         error = 4 * math.sqrt(0.25 / 100_000)
         assert tpr - error <= stats.norm.sf(stats.norm.isf(fpr + error) - known.mu)
         assert tpr - error <= math.exp(known.eps) * (fpr + error) + known.delta
-        if known.leaks and family == "gaussian":
+        if known.leaks and family == "gaussian" and known.covers(family):
             assert tpr + error >= stats.norm.sf(stats.norm.isf(fpr - error) - known.mu)
-        if known.leaks and family == "dp" and known.delta == 0:
-            assert tpr + error >= math.exp(known.eps) * (fpr - error)
+        if known.leaks and family == "dp" and known.delta != 1e-5:
+            assert tpr + error >= math.exp(known.eps) * (fpr - error) + known.delta
 
 
 def test_records_are_stored_in_an_order_that_no_one_may_lean_on() -> None:
@@ -228,6 +254,11 @@ def gaussian_limit(s: Sample, rng: np.random.Generator) -> float:
     return gaussian_ranks.eps(replace(s, delta=1e-5), rng)
 
 
+def without_delta(s: Sample, rng: np.random.Generator) -> float:
+    """Valid for pure mechanisms, which are most of the cases."""
+    return eps_at_threshold(s.scores, s.labels, s.threshold, delta=0.0).eps
+
+
 def counts(s: Sample, threshold: float) -> tuple[int, int, int, int]:
     called, member = s.scores >= threshold, s.labels == 1
     return int((~called & member).sum()), int((called & ~member).sum()), int(member.sum()), int((~member).sum())
@@ -249,6 +280,7 @@ gaussian_ranks = next(e for e in ESTIMATORS if e.name == "Gaussian DP, ranks")
         (Estimator("estimate", "dp", estimate_instead_of_limit, **NEAR), PURE),
         (replace(gaussian_ranks, name="assumption not named", assumes="dp", eps=gaussian_limit), PURE),
         (Estimator("not a number", "dp", lambda s, rng: math.nan, **NEAR), {m.name for m in MECHANISMS}),
+        (Estimator("delta forgotten", "dp", without_delta, **NEAR), {REVEALED}),
     ],
     ids=lambda value: value.name if isinstance(value, Estimator) else "",
 )
@@ -300,7 +332,7 @@ def too_strict(tests: Sequence[ConfirmatoryTest], alpha: float) -> tuple[Judgeme
     ],
 )
 def test_a_wrong_verdict_is_caught(wrong: Any, failed: set[str]) -> None:
-    result = run_selftest(quick=True, estimators=(), judge=wrong)
+    result = run_selftest(quick=True, estimators=(), exact=(), judge=wrong)
     assert {row.mechanism for row in result.rows if not row.passed} == failed
 
 
@@ -309,13 +341,13 @@ def test_a_wrong_number_of_records_is_caught(factor: float) -> None:
     def planner(bound: float, truth: float, alpha: float, wanted: float) -> int:
         return int(factor * (binomial.records_needed(bound, truth, alpha, wanted) or 0))
 
-    result = run_selftest(quick=True, estimators=(), planner=planner)
+    result = run_selftest(quick=True, estimators=(), exact=(), planner=planner)
     failed = [row.what for row in result.rows if not row.passed]
     assert failed == ["verdict power"] * (factor < 1) + ["planning"] * 4
 
 
 def test_no_number_of_records_is_caught() -> None:
-    result = run_selftest(quick=True, estimators=(), planner=lambda *asked: None)
+    result = run_selftest(quick=True, estimators=(), exact=(), planner=lambda *asked: None)
     assert [row.what for row in result.rows if not row.passed] == ["verdict power"] + ["planning"] * 4
 
 
@@ -327,6 +359,7 @@ ROWS = (
     Row("bad", "no leakage", "tightness", math.nan, 0.1, 100, False, "mean nan of a true 3.000"),
     Row("verdict", "1.2 times", "verdict power", 270, 253.0, 300, True, "fine"),
     Row("records needed", "accuracy", "planning", 1.25, 1.3, 0, True, "fine"),
+    Row("raised", "no leakage", "validity", math.nan, math.nan, 0, False, "ValueError: no"),
 )
 
 
@@ -352,7 +385,7 @@ def test_the_table_says_what_failed_and_why(
         "<= 1.300",
         "exact",
         "FAILED bad, no leakage, tightness: mean nan",
-        "3 of 4 checks",
+        "3 of 5 checks",
     ):
         assert text in out
 
@@ -360,14 +393,16 @@ def test_the_table_says_what_failed_and_why(
 def test_all_passed_exits_0(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pretend(monkeypatch, ROWS[:1])
     assert run_selftest_command(quick=True, as_json=False) == 0
-    assert "1 of 1 checks passed." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == "1 of 1 checks passed."
+    assert out.splitlines()[1].split()[-1] == "result"
 
 
 def test_json_is_strict_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     pretend(monkeypatch, ROWS)
     assert run_selftest_command(quick=True, as_json=True) == 1
     read = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert (read["passed"], read["quick"], len(read["rows"])) == (False, True, 4)
+    assert (read["passed"], read["quick"], len(read["rows"])) == (False, True, 5)
     assert read["rows"][0]["observed"] == 3
     assert read["rows"][1]["observed"] is None
 
@@ -395,7 +430,14 @@ def rows_of(estimator: Estimator, seed: int = 0, progress: selftest.Report | Non
         seed=seed,
         progress=progress,
         estimators=[estimator],
+        exact=(),
         judge=lambda tests, alpha: judge([tests[0]], alpha) * len(tests),
         planner=lambda *asked: None,
     )
-    return [row for row in result.rows if row.estimator == estimator.name]
+    return of(result, estimator)
+
+
+def of(result: SelfTest, estimator: Estimator) -> list[Row]:
+    """The simulated rows of an estimator."""
+    kinds = ("false alarms", "validity", "tightness")
+    return [row for row in result.rows if row.estimator == estimator.name and row.what in kinds]
