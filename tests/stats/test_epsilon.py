@@ -17,6 +17,7 @@ from privbench.accounting import gdp_eps, gdp_mu
 from privbench.stats.epsilon import (
     EpsilonBound,
     Family,
+    _tradeoff,
     eps_at_threshold,
     eps_from_counts,
     eps_on_ranks,
@@ -423,6 +424,87 @@ def test_the_split_is_that_of_the_generator() -> None:
     once, again = (eps_on_split(scores, labels, np.random.default_rng(3), delta=DELTA) for _ in range(2))
     assert once == again
     assert (once.point.n1, once.point.n0) == (87, 87)
+
+
+@FAMILIES
+@pytest.mark.parametrize("seed", range(4))
+def test_the_measured_part_of_the_split_is_disjoint_from_the_choosing_part(family: Family, seed: int) -> None:
+    """The limit again from its definition: the decision that was named, on the records that were not told to choose.
+
+    What is drawn is documented: an order of ties, then one permutation a class, of which the first eighth chooses.
+    """
+    n1, n0 = 203, 150
+    rng = np.random.default_rng(seed)
+    scores, labels = rng.standard_normal(n1 + n0), np.repeat([1, 0], [n1, n0])
+    scores[:n1] += 2.0
+    result = eps_on_split(scores, labels, np.random.default_rng(seed), delta=DELTA, family=family)
+    again = np.random.default_rng(seed)
+    again.random(n1 + n0)
+    part1, part0 = math.ceil(n1 / 8), math.ceil(n0 / 8)
+    positive, negative = again.permutation(scores[:n1])[part1:], again.permutation(scores[n1:])[part0:]
+    assert (result.point.n1, result.point.n0) == (len(positive), len(negative)) == (177, 131)
+    called = [int(np.sum(side >= result.point.threshold)) for side in (positive, negative)]
+    assert called == [result.point.tp, result.point.fp]
+    # The cut is the negative just below the named decision: its rank, and the exact tail there at the whole alpha.
+    rank, fn = result.point.fp + 1, len(positive) - result.point.tp
+    p = partial(rank_p_value, family, rank, len(negative), fn, len(positive), delta=DELTA)
+    exact = optimize.brentq(lambda x: p(parameter=x) - ALPHA, 0, 12, xtol=1e-6)
+    found = result.eps if family == "dp" else result.mu
+    assert exact - 0.02 <= found <= exact + 1e-4
+
+
+@FAMILIES
+def test_what_chooses_on_the_split_is_not_measured(family: Family) -> None:
+    """Scores of the choosing eighth that keep its own order change nothing but which rank is taken."""
+    n = 80
+    labels = np.repeat([1, 0], n)
+    rng = np.random.default_rng(5)
+    scores = rng.standard_normal(2 * n) + 3.0 * labels
+    again = np.random.default_rng(9)
+    again.random(2 * n)
+    choosing = np.concatenate([again.permutation(n)[: n // 8], n + again.permutation(n)[: n // 8]])
+    # All choosing members far above, all choosing outsiders far below: rank 1 of the eighth is best before and after.
+    perfect = scores.copy()
+    perfect[choosing] += np.where(labels[choosing] == 1, 50.0, -50.0)
+    further = perfect.copy()
+    further[choosing] *= 2.0
+    estimate = partial(eps_on_split, delta=DELTA, family=family)
+    first, second = (estimate(item, labels, np.random.default_rng(9)) for item in (perfect, further))
+    assert first == second
+    assert first.point.n1 == first.point.n0 == 70
+    assert first.eps < first.ceiling  # the measured records do overlap: were the choosing ones measured, they would not
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.02, 0.3])
+@pytest.mark.parametrize("eps", [0.0, 0.7, 3.0])
+def test_the_trade_off_function_is_that_of_the_revealing_mechanism(eps: float, delta: float) -> None:
+    """With probability delta the label itself, else randomised response: its best decisions, one by one, at any FPR."""
+    fpr = np.linspace(0.0, 1.0, 101)
+    truthful = 1 / (1 + math.exp(-eps))
+    # Scores in rising order: an outsider revealed, "0", "1", a member revealed; deciding 1 from there on.
+    out = np.cumsum([0.0, 0.0, (1 - delta) * (1 - truthful), (1 - delta) * truthful, delta])
+    member = np.cumsum([0.0, delta, (1 - delta) * truthful, (1 - delta) * (1 - truthful), 0.0])
+    least = np.interp(fpr, out, 1 - member)
+    assert _tradeoff("dp", delta)(fpr, eps) == pytest.approx(least, abs=1e-12)
+
+
+@pytest.mark.parametrize("mu", [0.0, 1.0, 2.5])
+def test_the_gaussian_trade_off_function_has_no_delta(mu: float) -> None:
+    fpr = np.linspace(0.01, 0.99, 50)
+    assert _tradeoff("gaussian", 0.3)(fpr, mu) == pytest.approx(stats.norm.cdf(stats.norm.isf(fpr) - mu), abs=1e-12)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_revealed_records_show_no_more_than_delta_allows(swapped: bool) -> None:
+    """A third of the members (or of the outsiders) is beyond doubt: at delta .34 that alone is no eps at all."""
+    labels = np.repeat([1, 0], 300)
+    scores = np.random.default_rng(21).standard_normal(600)
+    scores[:100] += 20
+    if swapped:
+        scores, labels = -scores, 1 - labels
+    for estimate in (eps_on_ranks, lambda s, y, **known: eps_on_split(s, y, np.random.default_rng(1), **known)):
+        assert estimate(scores, labels, delta=0.34).eps < 0.1
+        assert estimate(scores, labels, delta=0.0).eps > 1.5
 
 
 def test_the_split_comes_near_the_truth_at_ten_thousand_records() -> None:
