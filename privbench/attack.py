@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,14 @@ from privbench.recording import Oracle, Transcript
 from privbench.tensors import Blocks
 from privbench.threat import Channel, Knowledge, ThreatModel
 
-Scores = npt.NDArray[np.float64]
+Scores = npt.NDArray[np.floating[Any]]
 Index = npt.NDArray[np.int64]
 
 TIE = 1e-12
 """Magnitude that an exactly undecided score (0) is given, with a seeded fair sign: a fair coin, kept in the record."""
+
+_SMALLEST, _LARGEST = 1e-30, 1e30
+"""Sizes that a recorded score may have: what a 32-bit float surely holds."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +227,11 @@ def _settled(scores: Scores, view: View, rng: np.random.Generator, name: str) ->
         raise ValueError(f"attack {name} returned scores {scores.shape}, expected [T, {len(view.candidates)}].")
     if not np.isfinite(scores).all():
         raise ValueError(f"attack {name} returned scores that are not finite.")
-    fair = np.where(rng.random(scores.shape) < 0.5, -TIE, TIE)
-    settled: Scores = np.where(scores == 0, fair, scores)
+    # What is kept grows with T: half of the width, release by release. No score may lose its sign on the way.
+    settled: Scores = np.empty(scores.shape, np.float32)
+    for row, given in zip(settled, scores, strict=True):
+        fair = np.where(rng.random(len(given)) < 0.5, -TIE, TIE)
+        sizes = np.clip(np.abs(given), _SMALLEST, _LARGEST)
+        row[:] = np.where(given == 0, fair, np.sign(given) * sizes)
     settled.flags.writeable = False
     return settled

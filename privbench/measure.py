@@ -14,6 +14,7 @@ from privbench.attack import (
     Guess,
     Hints,
     NotApplicable,
+    Scores,
     View,
     gradient_mechanism,
     stream_names,
@@ -52,7 +53,7 @@ class Outcome:
     threat: ThreatModel
     one: ScoredGuess
     all: ScoredGuess
-    curve: npt.NDArray[np.float64]
+    curve: Scores
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ def _sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel
     return threats[0]
 
 
-def _reorder(scores: npt.NDArray[np.float64], order: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _reorder(scores: Scores, order: npt.NDArray[np.int64]) -> Scores:
     """Record i was given the coin of record order[i]: line its score up with that coin."""
     aligned = np.empty_like(scores)
     aligned[order] = scores

@@ -23,7 +23,7 @@ FloatArray = npt.NDArray[Any]
 
 LIMIT = 6.0
 """Standard errors beyond which a flag is raised: one false flag in 10^5 audits, over all releases and pairs."""
-_TILE_BYTES = 32 << 20
+_TILE_BYTES = 8 << 20
 """Releases held at once, twice: memory is that of two tiles, however many releases there are."""
 
 

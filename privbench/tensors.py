@@ -48,7 +48,7 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 METADATA = "privbench"
 """The metadata key that holds one JSON object."""
-BLOCK_BYTES = 32 << 20
+BLOCK_BYTES = 2 << 20
 """About how much of a stored array is read at once where its parts do not matter."""
 _RESERVED = 1 << 16
 """Bytes kept free in the header of a growing file for metadata that is known only at its end."""

@@ -191,8 +191,8 @@ TWOS = 2 * np.ones((3, 100), np.uint8)
     ("kind", "edit", "message"),
     [
         ("transcript", set_array("gradients/A", ONES.astype(np.int32)), "'gradients/A' has type int32; allowed: float"),
-        ("transcript", set_array("gradients/A", ONES.astype(np.float64)), "has type float64; allowed: float32, float16"),
-        ("transcript", set_array("gradients/A", ONES[0]), "'gradients/A' has shape [100, 4]; it must be"),
+        ("transcript", set_array("gradients/A", ONES.astype(np.float64)), "float64; allowed: float32, float16"),
+        ("transcript", set_array("gradients/A", ONES[0]), "has shape [100, 4]; it must be"),
         ("transcript", with_nan, "'gradients/A' holds values that are not finite"),
         ("transcript", set_mechanism(sigma={"task1": -1.0}), "task task1 must be a number of at least 0, got -1.0"),
         ("transcript", set_mechanism(party="B"), "party 'B', which is not in the recording; parties: A"),
