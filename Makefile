@@ -26,13 +26,18 @@ bench: $(VENV)/.installed-test
 
 # A finished record is not made again: delete its audit.json to repeat it.
 REPORT := reports/prism-first-audit
-reports: $(REPORT)/nominal/audit.json $(REPORT)/site/audit.json
+SWEEP := reports/prism-noise-sweep
+reports: $(REPORT)/nominal/audit.json $(REPORT)/site/audit.json $(SWEEP)/sweep.json
 
 $(REPORT)/nominal/audit.json: | $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps 0.5 --out $(@D) --exit-zero
 
 $(REPORT)/site/audit.json: | $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps 0.5 --eps-for site --out $(@D) --exit-zero
+
+$(SWEEP)/sweep.json: | $(VENV)/.installed
+	rm -rf $(@D)
+	$(BIN)/privbench sweep --target prism --noise-multiplier 1,2,4,6.25,16,64 --out $(@D) --exit-zero
 
 clean:
 	rm -rf $(VENV) out build *.egg-info

@@ -49,15 +49,13 @@ def trainer(registry: Registry) -> Trainer:
     splits = synthetic(np.random.default_rng(0), 512, 64, 1)
     scaler = Scaler.fit(splits.train)
     train, validation = scaler.inputs(splits.train), scaler.inputs(splits.validation)
-    return Trainer(
-        config, train, validation, Streams.spawn(*np.random.default_rng(0).spawn(2)), oracle=True, adversary=None
-    )
+    return Trainer(config, train, validation, Streams.spawn(*np.random.default_rng(0).spawn(2)), adversary=None)
 
 
 def test_training_step_with_recording_of_both_hypotheses(benchmark: Any, trainer: Trainer) -> None:
     """One batch of 64 at three sites: forward, releases, counterfactual releases, backward."""
     noise = trainer._calibrate()
-    tape = Tape.blank(trainer.network.sites, trainer.config.moved, (1, 512, 64))
+    tape = Tape(trainer.network.sites, trainer.config.moved, (1, 512, 64), party="A")
     with one_thread():
         benchmark(trainer._step, torch.arange(64), 0, noise, tape)
 
