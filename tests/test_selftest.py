@@ -73,7 +73,7 @@ def test_the_mechanisms_and_estimators_that_were_promised_are_there() -> None:
 
 def test_verdicts_have_their_level_power_and_planning(quick: SelfTest) -> None:
     rest = [row.what for row in quick.rows if row.estimator in ("verdict", "records needed")]
-    assert rest == ["verdict level"] * 3 + ["verdict power"] + ["planning"] * 4
+    assert rest == ["verdict level"] * 3 + ["verdict power"] + ["planning"] * 5
 
 
 def test_limits_are_what_an_honest_rate_shows_but_for_one_time_in_a_thousand(quick: SelfTest) -> None:
@@ -345,12 +345,12 @@ def test_a_wrong_number_of_records_is_caught(factor: float) -> None:
 
     result = run_selftest(quick=True, estimators=(), exact=(), planner=planner)
     failed = [row.what for row in result.rows if not row.passed]
-    assert failed == ["verdict power"] * (factor < 1) + ["planning"] * 4
+    assert failed == ["verdict power"] * (factor < 1) + ["planning"] * 5
 
 
 def test_no_number_of_records_is_caught() -> None:
     result = run_selftest(quick=True, estimators=(), exact=(), planner=lambda *asked: None)
-    assert [row.what for row in result.rows if not row.passed] == ["verdict power"] + ["planning"] * 4
+    assert [row.what for row in result.rows if not row.passed] == ["verdict power"] + ["planning"] * 5
 
 
 # The command
