@@ -6,6 +6,7 @@ default orders, the published habit (its truncated orders make it somewhat conse
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from typing import Any
@@ -118,6 +119,7 @@ def site_multiplier(eps: float, delta: float, tasks: int, moved: int, releases: 
     return site_mu(1.0, tasks, moved, releases) / gdp_mu(eps, delta)
 
 
+@functools.lru_cache(maxsize=4096)
 def nominal_eps(noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> float:
     """eps of Poisson-sampled Gaussian steps by Opacus RDP: add/remove, noise once per batch sum; at least 0.
 
@@ -154,7 +156,7 @@ def nominal_multiplier(eps: float, sample_rate: float, steps: int, delta: float)
         )
     if nominal_eps(low, sample_rate, steps, delta) < eps:
         raise InputError(
-            f"nominal eps {eps:g} asks for almost no noise (z < {low}). Use --eps inf or --noise-multiplier."
+            f"nominal eps {eps:g} asks for almost no noise (z < {low}). Use a smaller eps or --noise-multiplier."
         )
     while high / low > 1 + 1e-6:
         middle = math.sqrt(low * high)

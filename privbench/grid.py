@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from privbench import accounting
+from privbench import accounting, pld
 from privbench.bounds.base import Bound, BoundValue, Question, Unsupported, lowest_rho
 from privbench.errors import InputError
 from privbench.mechanism import Claim, ClipUnit, Mechanism, NoiseUnit
-from privbench.options import parse_number
+from privbench.options import LARGEST, SMALLEST, parse_number
 from privbench.registry import Registry
 
 MOST_ROWS = 10_000
+MOST_ACCOUNTED = 500
+"""Privacy loss distributions that one command computes: up to some seconds each."""
+
+LIMITS: Mapping[str, tuple[int, int]] = {
+    "tasks": (1, 1000),
+    "releases": (1, 10**6),
+    "epochs": (1, 10**6),
+    "batch": (1, 10**9),
+    "records": (1, 10**9),
+    "sites": (1, 1000),
+}
+"""Whole numbers on the command line, both ends included."""
+
+ORDER = ("g", "g-composed", "g-as-published", "single-task", "dp-cap", "nominal-curve")
+"""Columns of a table; bounds of plugins follow by name."""
 
 MECHANISMS: Mapping[str, tuple[ClipUnit, NoiseUnit]] = {
     "sum": ("task", "per-task"),
@@ -55,6 +71,7 @@ class Point:
         if self.mechanism not in MECHANISMS:
             raise InputError(f"--mechanism is '{self.mechanism}'; allowed: {', '.join(MECHANISMS)}.")
         clip_unit, noise = MECHANISMS[self.mechanism]
+        _check_noise(self.sigma, self.clip)
         names = tuple(f"task {k + 1}" for k in range(self.tasks))
         mechanism = Mechanism(
             "gradients",
@@ -65,23 +82,51 @@ class Point:
             noise=noise,
             sigma=dict.fromkeys(names, self.sigma),
         )
-        question = Question(names[: self.moved], self.releases, unit=self.unit, rho=self.rho, largest=abs(self.rho))
+        # One point has one rho, in every unit: in mu and tpr@F it must be the largest of any record (docs/bounds.md).
+        question = Question(names[: self.moved], self.releases, unit=self.unit, rho=self.rho, largest=self.rho)
         return mechanism, question
 
 
 def parse_range(name: str, text: str, *, whole: bool = False) -> tuple[float, ...]:
-    """A number, or start:stop:count (both ends included)."""
+    """A number, or start:stop:count (both ends included, and finite); of whole numbers only where all of them are."""
     parts = text.split(":")
     if len(parts) == 1:
-        return (parse_number(name, text, whole=whole),)
+        return (_number(name, text, whole=whole),)
     if len(parts) != 3:
-        raise InputError(f"{name} takes a number or start:stop:count, got '{text}'.")
-    start, stop = (parse_number(name, part, whole=whole) for part in parts[:2])
-    count = int(parse_number(f"{name} count", parts[2], whole=True))
+        raise InputError(f"{name} takes a number or start:stop:count, got '{text[:40]}'.")
+    start, stop = (_number(name, part, whole=whole) for part in parts[:2])
+    count = int(_number(f"{name} count", parts[2], whole=True))
     if not 2 <= count <= MOST_ROWS:
         raise InputError(f"{name}: the count of a range must lie in 2 .. {MOST_ROWS:,}, got {count}.")
+    if not math.isfinite(stop - start):
+        raise InputError(f"{name}: both ends of a range must be finite, got {start:g} and {stop:g}.")
+    if whole and (stop - start) % (count - 1) != 0:
+        raise InputError(
+            f"{name}: {count} numbers from {start:g} to {stop:g} are not all whole. Give a count with "
+            "(stop - start) / (count - 1) whole."
+        )
     values = np.linspace(start, stop, count)
     return tuple(dict.fromkeys(map(float, np.rint(values) if whole else values)))
+
+
+def _number(name: str, text: str, *, whole: bool) -> float:
+    """A number within the limits of its name."""
+    if not whole:
+        return parse_number(name, text)
+    lowest, highest = LIMITS.get(name.removeprefix("--"), (0, 10**9))
+    # More digits than any limit has: no float holds the longest of them.
+    value = parse_number(name, text, whole=True) if len(text) <= 40 else math.inf
+    if not lowest <= value <= highest:
+        raise InputError(f"{name} must be at least {lowest:,} and at most {highest:,}, got '{text[:20]}'.")
+    return value
+
+
+def _check_noise(sigma: float, clip: float) -> None:
+    if not SMALLEST <= clip <= LARGEST:
+        raise InputError(f"--clip must be from {SMALLEST:g} to {LARGEST:g}, got {clip:g}.")
+    for name, value in (("--sigma", sigma), ("the noise multiplier sigma / C", sigma / clip)):
+        if not (value == 0 or SMALLEST <= value <= LARGEST):
+            raise InputError(f"{name} must be 0 or from {SMALLEST:g} to {LARGEST:g} (at least 0), got {value:g}.")
 
 
 def combinations(ranges: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
@@ -95,44 +140,54 @@ def combinations(ranges: Mapping[str, Sequence[float]]) -> list[dict[str, float]
 
 
 def bounds_at(point: Point, registry: Registry) -> dict[str, BoundValue | Unsupported]:
-    """Every bound about a Gaussian mechanism at this point, by name; claims only with `sampling`."""
+    """Every bound about a Gaussian mechanism at this point, by name in the order of tables; claims only with
+    `sampling`.
+    """
     mechanism, question = point.describe()
-    claim = _nominal_claim(point)
+    claim = nominal_claim(point)
     found: dict[str, BoundValue | Unsupported] = {}
-    for name in registry.names("bounds"):
+    for name in sorted(registry.names("bounds"), key=_place):
         bound: Bound = registry.get("bounds", name)()
-        if "gaussian" not in bound.card.kinds or (bound.card.about == "claim" and claim is None):
+        speaks_about_claims = bound.card.about == "claim"
+        if "gaussian" not in bound.card.kinds or (speaks_about_claims and point.sampling is None):
             continue
-        found[name] = bound.evaluate(mechanism, replace(question, claim=claim))
+        if speaks_about_claims and isinstance(claim, Unsupported):
+            found[name] = claim
+        else:
+            asked = replace(question, claim=claim) if isinstance(claim, Claim) else question
+            found[name] = bound.evaluate(mechanism, asked)
     return found
 
 
-def _nominal_claim(point: Point) -> Claim | None:
-    if point.sampling is None or point.sigma == 0:
+def _place(name: str) -> tuple[int, str]:
+    return (ORDER.index(name) if name in ORDER else len(ORDER)), name
+
+
+def nominal_claim(point: Point) -> Claim | Unsupported | None:
+    """The habit's claim for this noise, why there is none, or None without `sampling`."""
+    if point.sampling is None:
         return None
     batch, records, delta = point.sampling
     rate = sample_rate(batch, records)
-    eps = accounting.nominal_eps(point.multiplier, rate, steps(rate, point.releases), delta)
-    return Claim(eps, delta, "nominal", "add-remove", "rdp", rate, point.releases) if eps > 0 else None
+    if point.sigma == 0:
+        return Unsupported("claim", "without noise nothing is claimed")
+    eps = accounting.nominal_eps(point.multiplier, rate, pld.steps(rate, point.releases), delta)
+    if eps == 0:
+        return Unsupported("claim", f"Opacus RDP ends at eps 0 for delta {delta}, and a claim needs more")
+    return Claim(eps, delta, "nominal", "add-remove", "rdp", rate, point.releases)
 
 
 def _by_pld(multiplier: float, rate: float, count: int, delta: float, *, replace: bool) -> float | None:
-    """None where the discretised privacy loss would outgrow memory."""
-    if multiplier < accounting.SMALLEST_PLD_MULTIPLIER:
+    """None where the discretised privacy loss is out of reach."""
+    if pld.out_of_reach(multiplier, rate, count) is not None:
         return None
     return accounting.nominal_eps_pld(multiplier, rate, count, delta, replace=replace)
 
 
 def sample_rate(batch: int, records: int) -> float:
-    if batch < 1 or records < 1:
-        raise InputError(f"--batch and --records must be at least 1, got {batch} and {records}.")
-    return min(1.0, batch / records)
-
-
-def steps(rate: float, epochs: int) -> int:
-    if epochs < 1:
-        raise InputError(f"epochs must be at least 1, got {epochs}.")
-    return int(np.ceil(epochs / rate - 1e-9))
+    if not 1 <= batch <= records:
+        raise InputError(f"--batch must be at least 1 and at most --records = {records:,}, got {batch:,}.")
+    return batch / records
 
 
 def epsilons_at(
@@ -141,15 +196,18 @@ def epsilons_at(
     """Every epsilon of one noise multiplier, by name."""
     if not 1 <= moved <= tasks:
         raise InputError(f"--moved must lie in 1 .. --tasks = {tasks}, got {moved}.")
+    if not SMALLEST <= multiplier <= LARGEST:
+        raise InputError(f"a noise multiplier must be above 0, {SMALLEST:g} .. {LARGEST:g}, got {multiplier:g}.")
+    count = pld.steps(rate, epochs)
 
     def site(labels: int, encoders: int = 1) -> float:
         return accounting.gdp_eps(encoders**0.5 * accounting.site_mu(multiplier, tasks, labels, epochs), delta)
 
     return {
         "noise multiplier": multiplier,
-        "nominal": accounting.nominal_eps(multiplier, rate, steps(rate, epochs), delta),
-        "nominal, PLD": _by_pld(multiplier, rate, steps(rate, epochs), delta, replace=False),
-        "replace-one, PLD": _by_pld(multiplier, rate, steps(rate, epochs), delta, replace=True),
+        "nominal": accounting.nominal_eps(multiplier, rate, count, delta),
+        "nominal, PLD": _by_pld(multiplier, rate, count, delta, replace=False),
+        "replace-one, PLD": _by_pld(multiplier, rate, count, delta, replace=True),
         "site": site(moved),
         "site, all labels": site(tasks),
         "outsider": site(tasks, sites),

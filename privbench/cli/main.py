@@ -134,16 +134,24 @@ def bounds(
     sigma: Annotated[str | None, typer.Option(help="Noise std per task, absolute.")] = None,
     noise_multiplier: Annotated[str | None, typer.Option(help="sigma / C instead of --sigma.")] = None,
     clip: Annotated[str | None, typer.Option(help="Clip norm C (default 1).")] = None,
-    rho: Annotated[str | None, typer.Option(help="Mean cosine between the moves (default 0).")] = None,
+    rho: Annotated[
+        str | None,
+        typer.Option(help="Cosine between the moves (default 0): the mean; in mu and tpr@F the largest of any record."),
+    ] = None,
     tasks: Annotated[str | None, typer.Option(help="K, tasks summed (default 2).")] = None,
     moved: Annotated[str | None, typer.Option(help="J, tasks whose labels the coin moves (default 2).")] = None,
     releases: Annotated[str | None, typer.Option(help="T, releases of a record (default 1).")] = None,
     mechanism: Annotated[str | None, typer.Option(help="sum, once, clipped-sum or separate (default sum).")] = None,
     unit: Annotated[str | None, typer.Option(help="accuracy, auc, advantage, mu or tpr@F.")] = None,
-    batch: Annotated[str | None, typer.Option(help="With --records: add what a nominal claim allows.")] = None,
+    batch: Annotated[
+        str | None, typer.Option(help="With --records: add what a nominal claim over T epochs allows.")
+    ] = None,
     records: Annotated[str | None, typer.Option(help="Training records of the nominal claim.")] = None,
     delta: Annotated[str | None, typer.Option(help="delta of the nominal claim (default 1e-5).")] = None,
-    plot: Annotated[str | None, typer.Option(help="FILE.svg or FILE.png: the bounds over noise multipliers.")] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option(help="FILE.svg or FILE.png: the bounds over noise multipliers, so the noise must be a range."),
+    ] = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -153,8 +161,9 @@ def bounds(
     given = {
         "sigma": sigma, "noise_multiplier": noise_multiplier, "clip": clip, "rho": rho, "tasks": tasks, "moved": moved,
         "releases": releases, "mechanism": mechanism, "unit": unit, "batch": batch, "records": records, "delta": delta,
+        "plot": plot,
     }  # fmt: skip
-    run_bounds(given, Path(plot) if plot else None, as_json=json_)
+    run_bounds(given, as_json=json_)
 
 
 @app.command()

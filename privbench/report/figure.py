@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,18 @@ _BOUNDS = {
     "bound nominal-curve": (":", "nominal-curve"),
 }
 _INK, _GREY = "#222222", "#767676"
+
+_LINES = {
+    "g": ("#CC79A7", "-"),
+    "g-composed": (_INK, "-"),
+    "g-as-published": ("#E69F00", "-."),
+    "single-task": ("#56B4E9", (0, (4, 1))),
+    "dp-cap": (_INK, "--"),
+    "nominal-curve": (_INK, ":"),
+}
+"""Bounds over noise: those of `_BOUNDS` as there, the others in colours that no attack has."""
+_SYMBOLS = {"clip": "C", "tasks": "K", "moved": "J", "releases": "T", "rho": "rho"}
+_MOST_LINES = 24
 
 
 def leakage_over_releases(audit: Audit) -> str:
@@ -61,34 +74,54 @@ def leakage_over_releases(audit: Audit) -> str:
     return svg[svg.index("<svg") :]
 
 
+def check_plot(path: Path, multipliers: Sequence[float]) -> None:
+    """`InputError` where `bounds_over_noise` could not draw or write: before anything is computed."""
+    if path.suffix not in (".svg", ".png"):
+        raise InputError(f"--plot writes .svg or .png, got '{path}'.")
+    if len(set(multipliers)) < 2:
+        raise InputError("--plot needs a range of noise: --noise-multiplier start:stop:count.")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}.")
+
+
 def bounds_over_noise(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Bounds over noise multipliers, one line per bound (and per combination of the other parameters), SVG or PNG."""
+    """Bounds over noise multipliers, SVG or PNG: one line per bound and per other parameters that change it.
+
+    rows: those of `privbench bounds --json`. `InputError` as in `check_plot`, and for more than 24 lines.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    if path.suffix not in (".svg", ".png"):
-        raise InputError(f"--plot writes .svg or .png, got '{path.name}'.")
-    if len({row["sigma"] / row["clip"] for row in rows}) < 2:
-        raise InputError("--plot needs a range of noise: --noise-multiplier start:stop:count.")
-    styles = {"g": "-", "g-composed": "-", "g-as-published": "-.", "single-task": ":", "dp-cap": "--"}
-    colours = {"g": "#0072B2", "g-composed": "#D55E00", "dp-cap": "#222222", "nominal-curve": "#009E73"}
-    lines: dict[tuple[str, tuple[float, ...]], list[tuple[float, float]]] = {}
-    for row in rows:
-        rest = tuple(float(row[key]) for key in ("rho", "tasks", "moved", "releases"))
-        for name, value in row["bounds"].items():
-            lines.setdefault((name, rest), []).append((row["sigma"] / row["clip"], value))
+    check_plot(path, [row["noise_multiplier"] for row in rows])
+    first = rows[0]
+    varying = [key for key in _SYMBOLS if len({row[key] for row in rows}) > 1]
+    lines = _lines_over_noise(rows, varying)
+    if len(lines) > _MOST_LINES:
+        raise InputError(f"--plot draws at most {_MOST_LINES} lines, and these ranges make {len(lines)}.")
+    fixed = [f"{symbol} = {first[key]:.4g}" for key, symbol in _SYMBOLS.items() if key not in varying]
+    claim = first["nominal_claim"]
+    if claim is not None:
+        fixed += [f"q = {claim['sample_rate']:.4g}", f"delta = {claim['delta']:g}"]
+    chance = {"accuracy": 0.5, "auc": 0.5}.get(first["unit"])
+    # Names stand beside the axes: long ones must not make those narrow, nor many of them short.
+    width = 6.4 + 0.07 * max(len(text) for _, text, _, _ in lines)
+    height = max(4.4, 0.24 * (len(lines) + 2))
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "privbench", "font.family": "sans-serif"}):
-        figure = Figure(figsize=(7.6, 4.4), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots()
         labels = []
-        for (name, _), points in lines.items():
-            x, y = zip(*sorted(points), strict=True)
-            colour = colours.get(name, _GREY)
-            axes.plot(x, y, color=colour, linestyle=styles.get(name, "--"), linewidth=1.5)
-            labels.append((y[-1], name, colour))
+        for name, text, x, y in lines:
+            colour, style = _LINES.get(name, (_GREY, "-"))
+            axes.plot(x, y, color=colour, linestyle=style, linewidth=1.5)
+            labels.append((y[-1], text, colour))
+        if chance is not None:
+            axes.axhline(chance, color=_GREY, linewidth=0.8)
+            labels.append((chance, "chance", _GREY))
+        axes.set_xlim(min(x[0] for _, _, x, _ in lines), max(x[-1] for _, _, x, _ in lines))
         _label_ends(axes, labels)
+        axes.set_title(", ".join(fixed), fontsize=9, color=_INK, loc="left")
         axes.set_xlabel("noise multiplier z = sigma / C")
-        axes.set_ylabel(str(rows[0]["unit"]))
+        axes.set_ylabel({"accuracy": "accuracy on the coin"}.get(first["unit"], first["unit"]))
         axes.spines[["top", "right"]].set_visible(False)
         try:
             figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=160)
@@ -96,29 +129,92 @@ def bounds_over_noise(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             raise InputError(f"cannot write {path}: {error.strerror or error}.") from error
 
 
+def _lines_over_noise(
+    rows: Sequence[Mapping[str, Any]], varying: Sequence[str]
+) -> list[tuple[str, str, tuple[float, ...], tuple[float, ...]]]:
+    """(bound, label, x, y) of every line; lines that coincide are one, with all their names."""
+    curves: dict[str, dict[tuple[float, ...], list[tuple[float, float]]]] = {}
+    for row in rows:
+        for name, value in row["bounds"].items():
+            if math.isfinite(value):
+                key = tuple(row[parameter] for parameter in varying)
+                curves.setdefault(name, {}).setdefault(key, []).append((row["noise_multiplier"], value))
+    if not curves:
+        raise InputError("--plot has nothing to draw: no bound is finite over this range.")
+    merged: dict[tuple[tuple[float, float], ...], tuple[str, list[str]]] = {}
+    for name, by_key in curves.items():
+        kept = [i for i in range(len(varying)) if _changes(by_key, i)]
+        for key, points in by_key.items():
+            words = ", ".join((name, *(f"{_SYMBOLS[varying[i]]} {key[i]:.4g}" for i in kept)))
+            seen = merged.setdefault(_rounded(points), (name, []))[1]
+            if words not in seen:
+                seen.append(words)
+    return [
+        (name, " = ".join(seen), tuple(x for x, _ in points), tuple(y for _, y in points))
+        for points, (name, seen) in merged.items()
+    ]
+
+
+def _changes(by_key: Mapping[tuple[float, ...], list[tuple[float, float]]], i: int) -> bool:
+    """Whether the i-th parameter tells any two lines of a bound apart."""
+    alike: dict[tuple[float, ...], set[tuple[tuple[float, float], ...]]] = {}
+    for key, points in by_key.items():
+        alike.setdefault(key[:i] + key[i + 1 :], set()).add(_rounded(points))
+    return any(len(lines) > 1 for lines in alike.values())
+
+
+def _rounded(points: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """To 9 digits: closer lines are one."""
+    return tuple((float(f"{x:.9g}"), float(f"{y:.9g}")) for x, y in sorted(points))
+
+
 def _attack_series(series: Mapping[str, Series]) -> dict[str, Series]:
     return {name: line for name, line in series.items() if not name.startswith("bound ") and line.low is not None}
 
 
 def _label_ends(axes: object, labels: list[tuple[float, str, str]]) -> None:
-    """Names at the right end of their lines, pushed apart so that none overlaps another."""
+    """Names at the right end of their lines, moved apart as little as none overlaps another; a thin line leads to each
+    name that was moved.
+    """
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-    if not isinstance(axes, Axes):
-        raise TypeError("labels need matplotlib axes.")
+    if not isinstance(axes, Axes) or not isinstance(axes.figure, Figure):
+        raise TypeError("labels need the axes of a matplotlib figure.")
+    ordered = sorted(labels)
     low, high = axes.get_ylim()
-    gap = 0.052 * (high - low)
-    place = -1.0
-    for value, text, colour in sorted(labels):
-        place = max(value, place + gap)
+    # A name needs a fifth of an inch; the axes take four fifths of the figure's height.
+    gap = (high - low) * min(0.2 / (0.8 * axes.figure.get_figheight()), 1 / len(ordered))
+    places = _spread([value for value, _, _ in ordered], gap, low, high)
+    axes.set_ylim(low, high)
+    for place, (value, text, colour) in zip(places, ordered, strict=True):
+        leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)}
         axes.annotate(
             text,
-            xy=(1.0, place),
+            xy=(1.0, value),
             xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
+            xytext=(1.03, place),
+            textcoords=("axes fraction", "data"),
             va="center",
             color=colour,
             fontsize=9,
+            annotation_clip=False,
+            arrowprops=leader if abs(place - value) > gap / 4 else None,
         )
-    axes.set_ylim(low, max(high, place + gap / 2))
+
+
+def _spread(values: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Places in [low, high] at least `gap` apart, in order, nearest to ascending `values` in squares.
+
+    Pooled adjacent violators; the limits then only clip (isotonic regression between bounds).
+    """
+    blocks: list[tuple[float, int]] = []
+    for i, value in enumerate(values):
+        mean, size = value - i * gap, 1
+        while blocks and blocks[-1][0] > mean:
+            before, count = blocks.pop()
+            mean, size = (before * count + mean * size) / (count + size), count + size
+        blocks.append((mean, size))
+    flat = [mean for mean, size in blocks for _ in range(size)]
+    least, most = low + gap / 2, high - gap * (len(values) - 0.5)
+    return [min(max(mean, least), most) + i * gap for i, mean in enumerate(flat)]
