@@ -80,7 +80,7 @@ class Mechanism:
         """Standard deviation of the noise in a summed release: sqrt(sum of sigma_k^2), or the one draw's sigma."""
         if self.noise == "once":
             return next(iter(self.sigma.values()), 0.0)
-        return math.sqrt(sum(sigma * sigma for sigma in self.sigma.values()))
+        return math.hypot(*self.sigma.values())
 
     def to_json(self) -> dict[str, Any]:
         return {**{f.name: getattr(self, f.name) for f in fields(self)}, "sigma": dict(self.sigma)}

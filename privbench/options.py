@@ -99,6 +99,8 @@ def parse_number(name: str, text: str, *, whole: bool = False) -> float | int:
         value = int(text) if whole else float(text)
     except ValueError:
         raise InputError(f"{name} must be {'a whole number' if whole else 'a number'}, got '{shown}'.") from None
-    if math.isnan(value):
+    if isinstance(value, float) and math.isnan(value):
         raise InputError(f"{name} must be a number, got '{shown}'.")
+    if whole and abs(value) >= 2**63:
+        raise InputError(f"{name} is out of range, got '{shown}'.")
     return value

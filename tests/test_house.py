@@ -109,7 +109,13 @@ def test_statistics_and_bounds_never_import_torch() -> None:
 
 
 def test_reports_import_only_the_record_and_each_other() -> None:
-    allowed = ("privbench.record", "privbench.sweep.record", "privbench.report", "privbench.verdict", "privbench.errors")
+    allowed = (
+        "privbench.record",
+        "privbench.sweep.record",
+        "privbench.report",
+        "privbench.verdict",
+        "privbench.errors",
+    )
     for name, file in modules().items():
         if name.startswith("privbench.report"):
             assert all(item.startswith(allowed) for item in ours(file)), name

@@ -6,6 +6,7 @@ stderr: what was given, what is wrong, what to do; a traceback only with --debug
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -29,6 +30,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+EpsFor = Annotated[str | None, typer.Option(help="Whom --eps speaks for: nominal or site.")]
+Delta = Annotated[str | None, typer.Option(help="delta of the budget (default 1e-5).")]
+PartyName = Annotated[str | None, typer.Option(help="The curious site (prism: default the holder of ihm).")]
+Attacks = Annotated[str | None, typer.Option(help="all, a family (label) or names, by commas.")]
+Seed = Annotated[str | None, typer.Option(help="Seed of everything random (default 0).")]
+Config = Annotated[str | None, typer.Option(help="TOML file with these options; the command line wins.")]
+Strict = Annotated[bool, typer.Option("--strict", help="INCONCLUSIVE exits 3.")]
+ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdicts.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print the headline only.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
@@ -53,9 +63,9 @@ def audit(
     eps: Annotated[str | None, typer.Option(help="Privacy budget; inf means no noise and no clip.")] = None,
     noise_multiplier: Annotated[str | None, typer.Option(help="sigma / C instead of --eps.")] = None,
     sigma: Annotated[str | None, typer.Option(help="Absolute noise instead of --eps.")] = None,
-    eps_for: Annotated[str | None, typer.Option(help="Whom --eps speaks for: nominal or site.")] = None,
-    delta: Annotated[str | None, typer.Option(help="delta of the budget (default 1e-5).")] = None,
-    party: Annotated[str | None, typer.Option(help="The curious site (prism: default the holder of ihm).")] = None,
+    eps_for: EpsFor = None,
+    delta: Delta = None,
+    party: PartyName = None,
     data: Annotated[
         str | None, typer.Option(help="prism: synthetic or physionet2012:DIR; gaussian: a folder to keep the files in.")
     ] = None,
@@ -66,19 +76,19 @@ def audit(
     oracle: Annotated[
         str | None, typer.Option(help="With --transcript: the noise-free releases under either label, where known.")
     ] = None,
-    attacks: Annotated[str | None, typer.Option(help="all, a family (label) or names, by commas.")] = None,
+    attacks: Attacks = None,
     defense: Annotated[list[str] | None, typer.Option(help="NAME[:key=value,...]; default by target.")] = None,
-    seed: Annotated[str | None, typer.Option(help="Seed of everything random (default 0).")] = None,
+    seed: Seed = None,
     jobs: Annotated[str | None, typer.Option(help="Processes for the target's runs (default: cores).")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value of the target; repeatable.")] = None,
-    config: Annotated[str | None, typer.Option(help="TOML file with these options; the command line wins.")] = None,
+    config: Config = None,
     out: Annotated[str | None, typer.Option(help="Folder for the record (default privbench-audit).")] = None,
     format_: Annotated[
         str | None, typer.Option("--format", help="Pages beside the record: html,md (default both).")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="INCONCLUSIVE exits 3.")] = False,
-    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdicts.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the headline only.")] = False,
+    strict: Strict = False,
+    exit_zero: ExitZero = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Train a target, let a curious party attack it, hold the leakage against its bounds."""
@@ -92,6 +102,46 @@ def audit(
     }  # fmt: skip
     request = Request.build(given, Path(config) if config else None)
     raise typer.Exit(run_request(request, strict=strict, exit_zero=exit_zero, quiet=quiet))
+
+
+@app.command()
+def sweep(
+    target: Annotated[list[str] | None, typer.Option(help="System to audit; repeatable.")] = None,
+    eps: Annotated[str | None, typer.Option(help="Budgets by commas, or start:stop:count; inf means no noise.")] = None,
+    noise_multiplier: Annotated[str | None, typer.Option(help="sigma / C instead of --eps; a list likewise.")] = None,
+    sigma: Annotated[str | None, typer.Option(help="Absolute noise instead of --eps; a list likewise.")] = None,
+    eps_for: EpsFor = None,
+    delta: Delta = None,
+    party: PartyName = None,
+    data: Annotated[list[str] | None, typer.Option(help="synthetic or physionet2012:DIR; repeatable.")] = None,
+    attacks: Attacks = None,
+    defense: Annotated[list[str] | None, typer.Option(help="NAME[:key=value,...]; each one is a column.")] = None,
+    seed: Seed = None,
+    seeds: Annotated[str | None, typer.Option(help="So many seeds from --seed on (default 1).")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value,value,... of the target.")] = None,
+    jobs: Annotated[str | None, typer.Option(help="Cells at once, one thread each (default: cores).")] = None,
+    backend: Annotated[str | None, typer.Option(help="loky (processes on this machine).")] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Run failed cells again.")] = False,
+    config: Config = None,
+    out: Annotated[str | None, typer.Option(help="Folder of the sweep (default privbench-sweep).")] = None,
+    strict: Strict = False,
+    exit_zero: ExitZero = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Audit every combination of the listed values; resumable, judged together."""
+    from privbench.cli.sweep import run_sweep
+
+    given: dict[str, Any] = {
+        "target": target, "eps": eps, "noise_multiplier": noise_multiplier, "sigma": sigma, "eps_for": eps_for,
+        "delta": delta, "party": party, "data": data, "attacks": attacks, "defense": defense, "seed": seed,
+        "seeds": seeds, "set": set_, "jobs": jobs, "out": out,
+    }  # fmt: skip
+    code = run_sweep(
+        given, Path(config) if config else None,
+        retry=retry, backend=backend, strict=strict, exit_zero=exit_zero, quiet=quiet,
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -120,7 +170,12 @@ def report(
 @app.command()
 def verify(
     record: Annotated[str, typer.Argument(help="Folder of an audit.")],
-    secrets: Annotated[str | None, typer.Option(help="secrets.safetensors: check the coins too.")] = None,
+    secrets: Annotated[
+        str | None,
+        typer.Option(
+            help="Check the coins too: a recording's secrets file, or the one that target gaussian --data kept."
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Recompute everything that follows from a record's scores; exit 1 on any difference."""
@@ -217,6 +272,10 @@ def list_(
 def run() -> None:
     """Entry point: turns exceptions into one or two lines and an exit code."""
     debug = "--debug" in sys.argv
+    # Parallel over runs, never over kernels: a second thread per product of small matrices costs far more than it
+    # brings as soon as another process is busy. Before numpy is imported; who sets them keeps what was set.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
     # A cancelled CI job gets SIGTERM: end as after Ctrl-C, with workers and temporary files gone.
     signal.signal(signal.SIGTERM, _interrupt)
     try:

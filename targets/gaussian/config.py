@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from privbench import accounting
+from privbench import accounting, pld
 from privbench.errors import InputError, unknown
 from privbench.mechanism import Claim, Mechanism, NoiseUnit
 from privbench.options import AuditOptions, parse_number
@@ -203,7 +203,7 @@ def _sigma(config: GaussianConfig, options: AuditOptions) -> float:
         if at_one is None:
             raise InputError("--eps-for site needs noise on every task; sigma_ratio holds a 0.")
         return at_one / accounting.gdp_mu(config.eps, config.delta)
-    steps = math.ceil(draw.releases / config.sample_rate)
+    steps = pld.steps(config.sample_rate, draw.releases)
     return draw.clip * accounting.nominal_multiplier(config.eps, config.sample_rate, steps, config.delta)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from privbench import accounting
+from privbench import accounting, pld
 from privbench.defenses.base import Defense, build_defense
 from privbench.errors import InputError, unknown
 from privbench.options import AuditOptions, parse_number
@@ -83,7 +83,7 @@ class PrismConfig:
 
     @property
     def steps(self) -> int:
-        return math.ceil(self.training.epochs / self.sample_rate)
+        return pld.steps(self.sample_rate, self.training.epochs)
 
     @property
     def disk_bytes(self) -> int:
