@@ -96,11 +96,12 @@ class SelfTest:
 class _Size:
     null: int
     valid: int
-    verdict: int
+    level: int
+    power: int
 
 
-_FULL = _Size(2_000, 2_000, 2_000)
-_QUICK = _Size(200, 100, 200)
+_FULL = _Size(2_000, 2_000, 2_000, 2_000)
+_QUICK = _Size(150, 50, 300, 100)
 
 EXACT = (*PROBABILITIES, *LIMITS, *SYSTEMS)
 
@@ -124,7 +125,7 @@ def run_selftest(
     size = _QUICK if quick else _FULL
     checks = [_Check(item.estimator, item.case, item.what, partial(_exact, item)) for item in exact]
     checks += [item for estimator in estimators for item in _estimator_checks(estimator, size, seed)]
-    checks += _verdict_checks(size.verdict, seed, judge, planner)
+    checks += _verdict_checks(size, seed, judge, planner)
     rows: list[Row] = []
     for check in checks:
         if progress is not None:
@@ -222,7 +223,7 @@ def _tight(estimator: Estimator, known: Known, seed: int) -> Row:
     )
 
 
-def _verdict_checks(runs: int, seed: int, judge: Judge, planner: Planner) -> list[_Check]:
+def _verdict_checks(size: _Size, seed: int, judge: Judge, planner: Planner) -> list[_Check]:
     """Error rate of whole sets, then power at the n that is planned, then that n itself."""
     # All tests of the default set on records of their own; on the same records; and beside bounds that are exceeded,
     # where a step-down that hands on too much of alpha would show.
@@ -231,12 +232,12 @@ def _verdict_checks(runs: int, seed: int, judge: Judge, planner: Planner) -> lis
         (f"{SET} exact bounds, same records", SET, 0, True),
         ("3 exact bounds, 3 exceeded", 3, 3, False),
     )
-    level = partial(_level, runs=runs, seed=seed, judge=judge)
+    level = partial(_level, runs=size.level, seed=seed, judge=judge)
     checks = [
         _Check("verdict", name, "verdict level", partial(level, name, nulls=nulls, false=false, shared=shared))
         for name, nulls, false, shared in cases
     ]
-    checks.append(_Check("verdict", STRONGER_NAME, "verdict power", partial(_power, runs, seed, judge, planner)))
+    checks.append(_Check("verdict", STRONGER_NAME, "verdict power", partial(_power, size.power, seed, judge, planner)))
     own = (_phi(SIGNAL), _phi(STRONGER * SIGNAL), ALPHA / SET)
     for bound, truth, alpha in (*PLANS, own):
         name = f"accuracy {truth:.3f} above {bound:.3f}"
