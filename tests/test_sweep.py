@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from conftest import CommandLine
+from conftest import ROOT, CommandLine
 
 from privbench.errors import InputError
 from privbench.options import AuditOptions
@@ -217,7 +217,7 @@ def test_a_killed_worker_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "script.py", str(out)],
         check=False, capture_output=True, text=True, timeout=300, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = plan([AuditOptions("gaussian", sigma=2.0, seed=s, settings=SETTINGS) for s in range(4)], default_registry())
