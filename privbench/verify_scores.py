@@ -14,8 +14,11 @@ from privbench.registry import Registry
 
 Scores = Mapping[str, npt.NDArray[Any]]
 
-_ROUNDING = 1e-9
-"""A sum of the same float64 numbers in the same order; exact ties are given 1e-12."""
+_TYPES = {"index": (np.int64,), "coins": (np.uint8,)}
+_SCORES = (np.float32, np.float64)
+
+_ROUNDING, _TIES = 1e-6, 1e-9
+"""Of sums of scores that were each rounded to float32, as a share of their sizes; exact ties are given 1e-12."""
 
 
 def secret_of(audit: Audit) -> str:
@@ -60,7 +63,7 @@ def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]
             yield f"{name}: no attack of this record wrote it"
         elif array.shape != shapes[name]:
             yield f"{name}: has shape {list(array.shape)}, it must be {list(shapes[name])}"
-        elif array.dtype != {"index": np.int64, "coins": np.uint8}.get(kind, np.float64):
+        elif array.dtype not in _TYPES.get(kind, _SCORES):
             yield f"{name}: has type {array.dtype}"
         elif kind not in ("index", "coins") and not np.isfinite(array).all():
             yield f"{name}: {int((~np.isfinite(array)).sum())} scores are NaN or infinite"
@@ -95,4 +98,6 @@ def contradictory(audit: Audit, scores: Scores) -> Iterator[str]:
 
 
 def _adds_up(single: npt.NDArray[Any], curve: npt.NDArray[Any]) -> bool:
-    return bool(np.allclose(np.cumsum(single, axis=0), curve, rtol=_ROUNDING, atol=_ROUNDING))
+    ratios = single.astype(np.float64)
+    allowed = _ROUNDING * np.cumsum(np.abs(ratios), axis=0) + _TIES
+    return bool((np.abs(np.cumsum(ratios, axis=0) - curve) <= allowed).all())
