@@ -170,6 +170,11 @@ class Attack(ABC):
         """Score every candidate. Thresholds and signs come from `view.hints` only."""
 
 
+def suffices(card: AttackCard, threat: ThreatModel) -> bool:
+    """Whether this adversary sees and knows all that the attack needs."""
+    return set(card.channels) <= threat.channels and set(card.knowledge) <= threat.knowledge
+
+
 def view_of(
     threat: ThreatModel,
     transcript: Transcript,

@@ -82,8 +82,8 @@ def _given(options: AuditOptions) -> dict[str, Any]:
         files = vars(options.recording)
         plain["recording"] = {kind: path.name for kind, path in files.items() if path is not None}
     if options.data:
-        kind, _, folder = options.data.partition(":")
-        plain["data"] = f"{kind}:{Path(folder).name}" if folder else kind
+        kind, colon, folder = options.data.rpartition(":")
+        plain["data"] = f"{kind}{colon}{Path(folder).name}"
     return plain
 
 

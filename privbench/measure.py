@@ -18,6 +18,7 @@ from privbench.attack import (
     View,
     gradient_mechanism,
     stream_names,
+    suffices,
     view_of,
 )
 from privbench.errors import InputError
@@ -209,7 +210,7 @@ def _split(
 def _sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:
     """The first threat model that knows what the attack needs, else the first (which will refuse and say why)."""
     for threat in threats:
-        if set(card.knowledge) <= threat.knowledge and set(card.channels) <= threat.channels:
+        if suffices(card, threat):
             return threat
     return threats[0]
 

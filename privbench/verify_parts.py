@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from privbench import accounting
+from privbench import accounting, pld
 from privbench.attack import gradient_mechanism
 from privbench.errors import InputError, RecordError
 from privbench.mechanism import Claim, Mechanism
@@ -94,7 +94,7 @@ class Parts:
         z, rate = self.resolved.get("noise_multiplier"), self.sample_rate
         if not positive(z) or rate is None:
             return None
-        return accounting.nominal_eps(z, rate, math.ceil(self.releases / rate), delta)
+        return accounting.nominal_eps(z, rate, pld.steps(rate, self.releases), delta)
 
 
 def positive(value: Any) -> TypeGuard[float]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from privbench.attack import AttackCard
+from privbench.attack import suffices
 from privbench.differences import TOLERANCE, same
 from privbench.differences import fields as differing
 from privbench.errors import InputError
@@ -23,7 +23,6 @@ from privbench.options import AuditOptions
 from privbench.record import Audit
 from privbench.registry import BUILT_IN, Registry
 from privbench.target import Target
-from privbench.threat import ThreatModel
 from privbench.verdict import RHO_SHARE, Verdict
 from privbench.verify_claims import claims, epsilons, mechanisms
 from privbench.verify_parts import Parts, positive
@@ -135,7 +134,7 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
         yield f"{name}: recorded, but the manifest did not plan it"
     for name in present:
         findings = [finding for finding in audit.findings if finding.attack == name]
-        able = next((item for item in parts.threats if _suffices(registry.get("attacks", name).card, item)), None)
+        able = next((item for item in parts.threats if suffices(registry.get("attacks", name).card, item)), None)
         threat = (able or parts.threats[0]).label
         if any(finding.threat_model != threat for finding in findings):
             yield f"{name}: judged under another threat model than '{threat}'"
@@ -146,10 +145,6 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
         built_in = parts.own and parts.configured and name in BUILT_IN["attacks"]
         if able is not None and (built_in or (name == ORACLE and _oracle_was_read(audit))):
             yield f"{name}: NOT_APPLICABLE, though {threat} has all that it needs"
-
-
-def _suffices(card: AttackCard, threat: ThreatModel) -> bool:
-    return set(card.channels) <= threat.channels and set(card.knowledge) <= threat.knowledge
 
 
 def _oracle_was_read(audit: Audit) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import resources
+from typing import Any
 
 from privbench.record import Audit
 from privbench.report import utility, words
@@ -10,13 +11,18 @@ from privbench.report.figure import leakage_over_releases
 
 
 def html(audit: Audit) -> str:
-    """The page; every value of the record is escaped, only the figure is trusted markup."""
+    """The page of one record."""
+    figure = leakage_over_releases(audit) if audit.series else None
+    return page("page.html.j2", figure, audit=audit, words=words, utility=utility)
+
+
+def page(template: str, figure: str | None, **values: Any) -> str:
+    """A template of this package, filled in; every value is escaped, only the figure is trusted markup."""
     import jinja2
     from markupsafe import Markup
 
-    source = (resources.files("privbench.report") / "page.html.j2").read_text(encoding="utf-8")
+    source = (resources.files("privbench.report") / template).read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    figure = Markup(leakage_over_releases(audit)) if audit.series else None
-    return environment.from_string(source).render(audit=audit, words=words, utility=utility, figure=figure)
+    return environment.from_string(source).render(figure=None if figure is None else Markup(figure), **values)

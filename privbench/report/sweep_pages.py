@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from importlib import resources
 from typing import Any
 
 from rich.table import Table
 
+from privbench.report.html import page
 from privbench.report.sweep_lines import BOUNDS, ORACLE, SPECTRAL, Line, Point, lines
 from privbench.report.words import number
 from privbench.sweep.record import Sweep
@@ -106,27 +106,22 @@ def markdown(sweep: Sweep) -> str:
     lost = [row for row in sweep.rows if row.status != "done"]
     if lost:
         parts += ["## Cells without a record", ""]
-        parts += [f"- {row.cell[:16]} ({row.target}, seed {row.seed}): {row.reason or 'missing'}" for row in lost] + [
-            ""
-        ]
+        parts += [f"- {row.cell[:16]} ({row.target}, seed {row.seed}): {row.reason or 'missing'}" for row in lost]
+        parts.append("")
     parts += ["![leakage and utility over noise](sweep.svg)", ""]
     return "\n".join(parts)
 
 
-def html(sweep: Sweep, figure: str | None) -> str:
-    """One self-contained page; every value is escaped, only the figure is trusted markup."""
-    import jinja2
-    from markupsafe import Markup
-
-    source = (resources.files("privbench.report") / "sweep.html.j2").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+def html(sweep: Sweep, drawing: str | None) -> str:
+    """One self-contained page."""
+    return page(
+        "sweep.html.j2",
+        drawing,
+        headline=headline(sweep),
+        note=NOTE,
+        tables=[(line.name, header(line), rows(line)) for line in lines(sweep)],
+        lost=[row for row in sweep.rows if row.status != "done"],
     )
-    shown = [(line.name, header(line), rows(line)) for line in lines(sweep)]
-    return environment.from_string(source).render(
-        headline=headline(sweep), note=NOTE, tables=shown, lost=[row for row in sweep.rows if row.status != "done"],
-        figure=None if figure is None else Markup(figure),
-    )  # fmt: skip
 
 
 def figure(sweep: Sweep) -> dict[str, bytes]:

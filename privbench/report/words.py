@@ -36,8 +36,8 @@ MEANINGS: Mapping[str, str] = {
 }
 
 INTERVAL_NOTE = (
-    "Intervals are two-sided 95% and marginal (Clopper-Pearson for guesses, DeLong for AUC); the decisions come from "
-    "one-sided exact tests that share an error rate of .05 by Holm's method, less .005 for the limit of a measured rho."
+    "Intervals are two-sided 95% and marginal (Clopper-Pearson for guesses, and for AUC on an effective count); the "
+    "decisions come from one-sided exact tests that share an error rate of .05 by Holm's method, less .005 for the limit of a measured rho."
 )
 
 BOUNDS: Mapping[str, str] = {

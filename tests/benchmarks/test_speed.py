@@ -6,8 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +29,7 @@ from privbench.targets.prism.inputs import Scaler
 from privbench.targets.prism.tape import Tape
 from privbench.targets.prism.target import Prism
 from privbench.targets.prism.train import Streams, Trainer
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+from privbench.threads import one_torch_thread
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +45,7 @@ def test_training_step_with_recording_of_both_hypotheses(benchmark: Any, trainer
     """One batch of 64 at three sites: forward, releases, counterfactual releases, backward."""
     noise = trainer._calibrate()
     tape = Tape(trainer.network.sites, trainer.config.moved, (1, 512, 64), party="A")
-    with one_thread():
+    with one_torch_thread():
         benchmark(trainer._step, torch.arange(64), 0, noise, tape)
 
 
