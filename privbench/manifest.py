@@ -6,6 +6,7 @@ Data by base name and fingerprint, the kind of processor; never an absolute path
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import math
 import os
@@ -20,6 +21,7 @@ from typing import Any
 import privbench
 from privbench.options import AuditOptions
 from privbench.record import SCHEMA
+from privbench.registry import BUILT_IN, GROUPS, Registry
 
 _PACKAGES = ("torch", "numpy", "scipy", "safetensors", "opacus", "dp-accounting")
 
@@ -51,7 +53,9 @@ def manifest(
     }
 
 
-def cell_hash(options: AuditOptions, resolved: Mapping[str, Any], attacks: Sequence[str], files: str) -> str:
+def cell_hash(
+    options: AuditOptions, resolved: Mapping[str, Any], attacks: Sequence[str], files: str, registry: Registry
+) -> str:
     """Content address of an audit: configuration, attacks, seed, data and code. `files`: a hash of the data."""
     key = {
         "target": options.target,
@@ -60,8 +64,22 @@ def cell_hash(options: AuditOptions, resolved: Mapping[str, Any], attacks: Seque
         "seed": options.seed,
         "data": files,
         "code": code_version(),
+        "plugins": _plugins(registry),
     }
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+def _plugins(registry: Registry) -> dict[str, str]:
+    """A hash of the source of every member that is not built in, by what it is registered as."""
+    found = {}
+    for group in GROUPS:
+        for name, reference in registry.entries[group].items():
+            if BUILT_IN[group].get(name) != reference:
+                spec = importlib.util.find_spec(reference.partition(":")[0])
+                source = Path(spec.origin) if spec is not None and spec.origin else None
+                content = source.read_bytes() if source is not None and source.is_file() else b""
+                found[f"{group}/{name}={reference}"] = hashlib.sha256(content).hexdigest()
+    return found
 
 
 @cache

@@ -117,10 +117,10 @@ class Moves:
         per_record = np.abs(self.cosines).mean(axis=(0, 2))
         quantiles = np.quantile(self.cosines, [0.05, 0.5, 0.95])
         return Rho(
-            mean_absolute=float(per_record.mean()),
+            mean_absolute=min(float(per_record.mean()), 1.0),
             upper=upper_mean(float(per_record.mean()), len(per_record), alpha),
             alpha=alpha,
-            mean=float(self.cosines.mean()),
+            mean=float(np.clip(self.cosines.mean(), -1.0, 1.0)),
             quantiles=dict(zip(("5%", "50%", "95%"), map(float, quantiles), strict=True)),
             records=len(per_record),
             label_association=label_association,
@@ -196,4 +196,5 @@ def label_association(labels: Sequence[npt.NDArray[np.int64]]) -> float | None:
 def _cosine(a: Array, b: Array, norms: Array) -> Array:
     """A record without a move adds no cross term: its cosine counts as 0."""
     dot = np.einsum("nd,nd->n", a, b)
-    return np.asarray(np.divide(dot, norms, out=np.zeros_like(norms), where=norms > 0))
+    # Rounding takes parallel moves a little past 1.
+    return np.asarray(np.clip(np.divide(dot, norms, out=np.zeros_like(norms), where=norms > 0), -1.0, 1.0))

@@ -234,10 +234,15 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except FileNotFoundError:
-        raise RecordError(f"{path} holds no {AUDIT_FILE}; give the folder of an audit.") from None
+        inside = "it holds a sweep: give the folder of one of its cells, cells/HASH" if _holds_sweep(path) else ""
+        raise RecordError(f"{path} holds no {AUDIT_FILE}; {inside or 'give the folder of an audit'}.") from None
     except (OSError, ValueError, RecursionError) as error:
         raise RecordError(f"{file} cannot be read: {str(error)[:200]}") from error
     return data
+
+
+def _holds_sweep(path: Path) -> bool:
+    return (path / "sweep.json").exists()
 
 
 def _no_constant(name: str) -> None:

@@ -59,7 +59,7 @@ def prepare(options: AuditOptions, registry: Registry) -> Prepared:
     config = target.configure(options, registry)
     attacks = registry.select("attacks", options.attacks)
     resolved = target.describe(config)
-    cell = cell_hash(options, resolved, attacks, target.fingerprint(config))
+    cell = cell_hash(options, resolved, attacks, target.fingerprint(config), registry)
     return Prepared(options, target, config, resolved, attacks, cell, target.disk_bytes(config))
 
 

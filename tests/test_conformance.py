@@ -129,6 +129,11 @@ def test_expected_failures_are_passed_by_the_caller_and_must_fail() -> None:
         check_bound(mutants.Anonymous, expected={"crad": "typo"})
 
 
+def test_an_attack_instead_of_its_class_is_refused() -> None:
+    with pytest.raises(ConformanceError, match="pass the class"):
+        check_attack(mutants.Nameless())  # type: ignore[arg-type]
+
+
 @pytest.fixture(params=ATTACKS)
 def attack(request: pytest.FixtureRequest, registry: Registry) -> Attack:
     made: Attack = registry.get("attacks", request.param)()

@@ -23,6 +23,7 @@ from privbench.errors import InputError
 from privbench.options import AuditOptions
 from privbench.record import read
 from privbench.registry import default_registry
+from privbench.report import sweep_pages
 from privbench.report.sweep_lines import lines
 from privbench.sweep.plan import Cell, combinations, plan
 from privbench.sweep.record import Sweep, read_sweep
@@ -79,6 +80,21 @@ def test_everything_that_changes_a_result_changes_the_address() -> None:
         AuditOptions("prism", noise_multiplier=2.0, party="B"),
     ]
     assert len({cell.address for cell in plan([base, *others], default_registry())}) == 1 + len(others)
+
+
+def test_a_changed_plugin_is_another_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attack of somebody else: its source is part of the address, so that no stale record is taken for its own."""
+    source = tmp_path / "somebodys_attack.py"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    addresses = []
+    for sign in ("+", "-"):
+        source.write_text(
+            f"from privbench.attacks.label.spectral import Spectral\nclass Own(Spectral):\n    SIGN = {sign}1\n",
+            encoding="utf-8",
+        )
+        registry = default_registry().add("attacks", "label/own", "somebodys_attack:Own")
+        addresses.append(plan([AuditOptions("gaussian", noise_multiplier=2.0)], registry)[0].address)
+    assert addresses[0] != addresses[1]
 
 
 def test_a_grid_that_is_too_large_or_empty_is_refused() -> None:
@@ -164,6 +180,23 @@ def test_two_sweeps_at_once_share_a_folder(tmp_path: Path) -> None:
     assert len(findings(tmp_path)) == 12
     assert not list(tmp_path.glob("cells/*/.partial*"))
     assert read_sweep(tmp_path).ended("done") == 12
+
+
+def test_an_interrupted_sweep_says_what_is_kept(
+    command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from privbench.cli import sweep as command
+
+    honest, grid = command.run_cells, ["--target", "gaussian", "--sigma", "2,4", *SMALL, "--jobs", "1"]
+
+    def interrupted(cells: tuple[Cell, ...], *arguments: object, **named: object) -> None:
+        honest(cells[:1], *arguments, **named)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run_cells", interrupted)
+    done = command_line("sweep", *grid, "--out", str(tmp_path / "out"))
+    assert done.returncode == 3
+    assert "interrupted; 1 of 2 cells are kept in" in done.stderr
 
 
 def test_a_failed_cell_stays_with_its_reason_until_retry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,8 +353,8 @@ def test_the_record_reads_back_and_lines_average_seeds(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text(sweep.to_text(), encoding="utf-8")
     assert read_sweep(tmp_path).to_text() == sweep.to_text()
     (line,) = lines(sweep)
-    assert [point.noise for point in line.points] == [8.0, 1.0]
-    quiet = line.points[1]
+    assert [point.noise for point in line.points] == [1.0, 8.0]
+    quiet = line.points[0]
     values = [row.value("label/oracle-lr", "all") for row in sweep.rows if row.noise_multiplier == 1.0]
     read_back = [item.value for item in values if item is not None and item.value is not None]
     shown = quiet.leakage["label/oracle-lr", "all"]
@@ -330,6 +363,31 @@ def test_the_record_reads_back_and_lines_average_seeds(tmp_path: Path) -> None:
     assert quiet.seeds == 3
     # The closed form, T = 4 and rho = 0: rho's limit lies a little above.
     assert quiet.bounds["g-composed"] == pytest.approx(0.5 * (1 + math.erf(2 / math.sqrt(2))), abs=0.02)
+
+
+def test_an_attack_of_ones_own_has_its_column_and_its_curve(tmp_path: Path) -> None:
+    sweep = run(cells(noises=(1.0, 8.0), seeds=1), tmp_path)
+    renamed = [
+        replace(row, findings=tuple(replace(item, attack="label/own") for item in row.findings)) for row in sweep.rows
+    ]
+    own = replace(sweep, rows=tuple(renamed))
+    text = sweep_pages.markdown(own)
+    assert "| label/own, all |" in text
+    assert "seed 0; attacks label/own; privbench" in text
+    assert b"label/own, all releases" in sweep_pages.figure(own)["sweep.svg"]
+
+
+def test_the_headline_counts_every_verdict_and_what_was_judged(tmp_path: Path) -> None:
+    found = cells(noises=(0.2, 4.0), seeds=2)
+    run_cells(found[:3], tmp_path, jobs=1, retry=False, ended=lambda item: None)
+    sweep = collect(found, tmp_path, default_registry())
+    said = sweep_pages.headline(sweep)
+    counted = [item for row in sweep.rows for item in row.findings if item.role == "confirmatory"]
+    assert f"3 of 4 cells, {len(counted)} tests judged together" in said
+    for verdict in {item.verdict for item in counted}:
+        assert f"{sum(item.verdict == verdict for item in counted)} {verdict}" in said
+    assert "1 missing" in said
+    assert f"{found[3].options.seed}" in sweep_pages.named(sweep.rows[3])
 
 
 def test_the_command_line_writes_the_pages_and_says_where(command_line: CommandLine, tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from privbench.cli.audit import SWEEP_LISTS, Request, read_toml, split_list
 from privbench.cli.console import plain_console
-from privbench.errors import OK, InputError, unknown
+from privbench.errors import OK, InputError, PrivbenchError, unknown
 from privbench.grid import parse_range
-from privbench.options import parse_number
+from privbench.options import RECORDED, parse_number
 from privbench.record import check_writable, write_aside
 from privbench.registry import default_registry
 from privbench.report import sweep_pages
@@ -57,8 +57,14 @@ def run_sweep(
     cells = plan([request.options for request in requests], registry)
     check_writable(out)
     _announce(cells, out, jobs, quiet)
-    with _progress(cells, out, retry, quiet) as ended:
-        run_cells(cells, out, jobs=jobs, retry=retry, ended=ended)
+    try:
+        with _progress(cells, out, retry, quiet) as ended:
+            run_cells(cells, out, jobs=jobs, retry=retry, ended=ended)
+    except KeyboardInterrupt:
+        kept = sum(is_done(out, cell) for cell in cells)
+        raise PrivbenchError(
+            f"interrupted; {kept} of {len(cells)} cells are kept in {out}, and the same command goes on from there."
+        ) from None
     sweep = collect(cells, out, registry)
     _write(sweep, out)
     console = plain_console()
@@ -71,9 +77,7 @@ def run_sweep(
         console.print(sweep_pages.NOTE, markup=False)
         for row in sweep.rows:
             if row.status != "done":
-                console.print(
-                    f"{row.status}: {row.cell[:16]}, seed {row.seed}: {row.reason or 'no record'}", markup=False
-                )
+                console.print(f"{row.status}: {sweep_pages.named(row)}: {row.reason or 'no record'}", markup=False)
         if sweep.ended("failed") and not retry:
             console.print("Failed cells stay as they are; --retry runs them again.", markup=False)
         console.print(f"Sweep: {out}", markup=False, style="dim")
@@ -87,6 +91,8 @@ def _grid(values: dict[str, Any]) -> list[dict[str, Any]]:
         if key in values:
             found = values.pop(key)
             lists[key] = found if isinstance(found, list) else [found]
+    if RECORDED in lists.get("target", ()):
+        raise InputError("a recording is one audit: `privbench audit --transcript`; a sweep is over targets that run.")
     if "gaussian" in lists.get("target", ()) and "data" in lists:
         raise InputError("--data of target gaussian is one folder for one recording; leave it out in a sweep.")
     lists["defense"] = [[item] for item in lists.get("defense", [])] or [[]]

@@ -9,7 +9,15 @@ from statistics import NormalDist
 import numpy as np
 
 from privbench.attack import Attack, AttackCard, NotApplicable
-from privbench.conformance.base import ERRORS, Check, Result, global_generators, run_checks, standard_error
+from privbench.conformance.base import (
+    ERRORS,
+    Check,
+    ConformanceError,
+    Result,
+    global_generators,
+    run_checks,
+    standard_error,
+)
 from privbench.conformance.stand import HINTS, guess, stand
 from privbench.tensors import Blocks
 
@@ -18,6 +26,10 @@ Make = Callable[[], Attack]
 
 def check_attack(make: Make, expected: Mapping[str, str] | None = None) -> tuple[Result, ...]:
     """Run ATTACK_CHECKS on attacks that `make` builds (the class itself, where it needs no arguments)."""
+    if isinstance(make, Attack):
+        raise ConformanceError(
+            "check_attack takes what makes an attack: pass the class, or a function without arguments."
+        )
     return run_checks(ATTACK_CHECKS, make, expected or {})
 
 

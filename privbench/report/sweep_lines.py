@@ -42,7 +42,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """The points of one group by falling noise, no noise last. `name`: what tells it from the other groups."""
+    """The points of one group by rising noise. `name`: what tells it from the other groups."""
 
     name: str
     points: tuple[Point, ...]
@@ -80,17 +80,18 @@ def _names(groups: Sequence[tuple[tuple[str, str], ...]]) -> dict[tuple[tuple[st
 
 
 def _points(rows: Sequence[Row]) -> Iterator[Point]:
-    by_noise: dict[tuple[float | None, str], list[Row]] = {}
+    # A cell without a record knows only what was asked for: an eps, or a noise.
+    by_noise: dict[str, list[Row]] = {}
     for row in rows:
-        by_noise.setdefault((row.noise_multiplier, str(row.eps)), []).append(row)
-    ordered = sorted(by_noise.items(), key=lambda item: (not item[0][0], -(item[0][0] or 0.0), item[0][1]))
-    for (noise, _), same in ordered:
+        by_noise.setdefault(f"eps {row.eps}" if row.eps is not None else f"z {row.noise_multiplier}", []).append(row)
+    for same in sorted(by_noise.values(), key=lambda same: max(row.noise_multiplier or 0.0 for row in same)):
         done = [row for row in same if row.status == "done"]
+        noise = next((row.noise_multiplier for row in (*done, *same) if row.noise_multiplier is not None), None)
         yield Point(
             noise,
             same[0].eps,
             len(done),
-            {key: spread for key in _measures() if (spread := _leakage(done, *key)) is not None},
+            {key: spread for key in _measures(done) if (spread := _leakage(done, *key)) is not None},
             _bounds(done),
             _utility(done),
             _verdicts(done),
@@ -98,8 +99,10 @@ def _points(rows: Sequence[Row]) -> Iterator[Point]:
         )
 
 
-def _measures() -> tuple[tuple[str, str], ...]:
-    return (ORACLE, "one"), (ORACLE, "all"), (SPECTRAL, "all")
+def _measures(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
+    """Every attack over all releases; the likelihood ratio over one as well."""
+    attacks = dict.fromkeys(item.attack for row in rows for item in row.findings)
+    return (ORACLE, "one"), *((attack, "all") for attack in attacks)
 
 
 def _bounds(rows: Sequence[Row]) -> dict[str, float]:

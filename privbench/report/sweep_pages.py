@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -11,34 +11,48 @@ from rich.table import Table
 from privbench.report.html import page
 from privbench.report.sweep_lines import BOUNDS, ORACLE, SPECTRAL, Line, Point, lines
 from privbench.report.words import number
-from privbench.sweep.record import Sweep
+from privbench.sweep.record import Row, Sweep
 from privbench.verdict import Verdict
 
 _INK, _GREY = "#222222", "#767676"
 # Okabe and Ito's palette, as in an audit's figure.
-_MEASURED = {
-    (ORACLE, "all"): ("oracle, all releases", "#0072B2", "o"),
-    (SPECTRAL, "all"): ("spectral, all releases", "#D55E00", "s"),
-    (ORACLE, "one"): ("oracle, one release", "#56B4E9", "^"),
-}
+_LOOKS = {ORACLE: ("#0072B2", "o"), SPECTRAL: ("#D55E00", "s")}
+_ONE = ("#56B4E9", "^")
+_OTHERS = (("#009E73", "D"), ("#CC79A7", "v"), ("#E69F00", "P"), ("#F0E442", "X"))
 _ALLOWED = {"g-composed": "-", "g": "-.", "nominal-curve": ":"}
 _TASKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 _MOST_PANELS = 4
+_NOTHING = "–"
 
-COLUMNS = (
-    "noise multiplier", "eps", "oracle, one release", "g", "oracle, all", "spectral, all", "g-composed",
-    "nominal-curve", "dp-cap",
-)  # fmt: skip
+_SHORT = {ORACLE: "oracle", SPECTRAL: "spectral"}
 
 
 def headline(sweep: Sweep) -> str:
     """The sweep in a sentence."""
-    exceeded, done = sweep.count(Verdict.EXCEEDED), sweep.ended("done")
-    said = "nothing exceeded" if not exceeded else f"{exceeded} EXCEEDED"
-    text = f"{done} of {len(sweep.rows)} cells, {sweep.tests} tests judged together: {said}, "
-    text += f"{sweep.count(Verdict.WITHIN)} WITHIN, {sweep.count(Verdict.INCONCLUSIVE)} INCONCLUSIVE."
+    exceeded, judged = sweep.count(Verdict.EXCEEDED), sweep.judged
+    said = f"{exceeded} EXCEEDED" if exceeded else "nothing exceeded" if judged else "nothing could be judged"
+    counts = [f"{sweep.count(item)} {item}" for item in Verdict if item != Verdict.EXCEEDED and sweep.count(item)]
+    text = f"{sweep.ended('done')} of {len(sweep.rows)} cells, {judged} tests judged together: "
+    text += ", ".join([said, *counts]) + "."
     lost = [f"{sweep.ended(status)} {status}" for status in ("failed", "missing") if sweep.ended(status)]
     return text if not lost else f"{text} Incomplete: {' and '.join(lost)}."
+
+
+def setting(sweep: Sweep) -> str:
+    """What was swept, in a sentence."""
+    rows, seeds = sweep.rows, sorted({row.seed for row in sweep.rows})
+    parts = [f"target {_each(row.target for row in rows)}", f"data {_each(row.data for row in rows)}"]
+    parts.append(f"defence {_each(row.defense for row in rows)}")
+    names = dict.fromkeys(key for row in rows for key in row.settings)
+    parts += [f"{name} {_each(row.settings.get(name, 'by default') for row in rows)}" for name in names]
+    parts.append(f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}")
+    attacks = dict.fromkeys(item.attack for row in rows for item in row.findings)
+    parts.append(f"attacks {', '.join(attacks) or 'none'}")
+    return "; ".join(parts) + f"; privbench {sweep.version}"
+
+
+def _each(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(value for value in values if value)) or "unknown"
 
 
 NOTE = (
@@ -48,67 +62,72 @@ NOTE = (
 )
 
 
-def rows(line: Line) -> list[tuple[str, ...]]:
-    """The table of one line: a point each, by falling noise."""
-    return [(*_cells(point), *(u.text() for u in point.utility.values()), _said(point)) for point in line.points]
-
-
-def header(line: Line) -> tuple[str, ...]:
+def table_of(line: Line) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Head and rows of one line, by rising noise; columns that say nothing are left out."""
+    attacks = dict.fromkeys(key for point in line.points for key in point.leakage)
     tasks = dict.fromkeys(task for point in line.points for task in point.utility)
-    return (*COLUMNS, *(f"AUC {task}" for task in tasks), "verdicts")
-
-
-def _cells(point: Point) -> tuple[str, ...]:
-    def leak(attack: str, releases: str) -> str:
-        found = point.leakage.get((attack, releases))
-        return "–" if found is None else found.text()
-
-    def bound(name: str) -> str:
-        return number(point.bounds[name]) if name in point.bounds else "–"
-
-    noise = "–" if point.noise is None else f"{point.noise:.4g}"
-    eps = "–" if point.eps is None else point.eps if isinstance(point.eps, str) else f"{point.eps:.3g}"
-    return (
-        noise, eps, leak(ORACLE, "one"), bound("g"), leak(ORACLE, "all"), leak(SPECTRAL, "all"),
-        *map(bound, BOUNDS[1:]),
+    head = (
+        "noise multiplier", "eps", *(_measured(*key) for key in attacks), *BOUNDS, *(f"AUC {task}" for task in tasks),
+        "verdicts",
     )  # fmt: skip
+    body = [_cells(point, tuple(attacks), tuple(tasks)) for point in line.points]
+    kept = [i for i in range(len(head)) if any(row[i] != _NOTHING for row in body)]
+    return tuple(head[i] for i in kept), [tuple(row[i] for i in kept) for row in body]
+
+
+def _measured(attack: str, releases: str) -> str:
+    return f"{_SHORT.get(attack, attack)}, {'one release' if releases == 'one' else 'all'}"
+
+
+def _cells(point: Point, attacks: Sequence[tuple[str, str]], tasks: Sequence[str]) -> tuple[str, ...]:
+    noise = _NOTHING if point.noise is None else f"{point.noise:.4g}"
+    eps = _NOTHING if point.eps is None else point.eps if isinstance(point.eps, str) else f"{point.eps:.3g}"
+    leaks = [point.leakage[key].text() if key in point.leakage else _NOTHING for key in attacks]
+    allowed = [number(point.bounds[name]) if name in point.bounds else _NOTHING for name in BOUNDS]
+    useful = [point.utility[task].text() if task in point.utility else _NOTHING for task in tasks]
+    return (noise, eps, *leaks, *allowed, *useful, _said(point))
 
 
 def _said(point: Point) -> str:
     parts = [f"{count} {verdict}" for verdict, count in point.verdicts.items()]
     if point.lost:
         parts.append(f"{point.lost} cell{'s' if point.lost > 1 else ''} without a record")
-    return ", ".join(parts) or "–"
+    return ", ".join(parts) or _NOTHING
 
 
 def table(line: Line) -> Table:
-    """For a terminal; columns that say nothing are left out."""
-    head, body = header(line), rows(line)
-    kept = [i for i in range(len(head)) if any(i < len(row) and row[i] != "–" for row in body)]
+    """For a terminal."""
+    head, body = table_of(line)
     result = Table(
         title=line.name, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
     )
-    for i in kept:
-        result.add_column(head[i], justify="left" if head[i] == "verdicts" else "right", overflow="fold")
+    for name in head:
+        result.add_column(name, justify="left" if name == "verdicts" else "right", overflow="fold")
     for row in body:
-        result.add_row(*(row[i] for i in kept))
+        result.add_row(*row)
     return result
+
+
+def named(row: Row) -> str:
+    """A cell by what it was, for a list of those without a record."""
+    noise = f"eps {row.eps}" if row.eps is not None else f"noise multiplier {row.noise_multiplier}"
+    return ", ".join([row.target, noise, *(f"{k} {v}" for k, v in row.settings.items()), f"seed {row.seed}"])
 
 
 def markdown(sweep: Sweep) -> str:
     """The sweep as text."""
-    parts = ["# Privacy sweep", "", f"**{headline(sweep)}**", "", NOTE, ""]
+    parts = ["# Privacy sweep", "", f"**{headline(sweep)}**", "", f"{setting(sweep)}.", "", NOTE, ""]
     for line in lines(sweep):
-        head = header(line)
+        head, body = table_of(line)
         parts += [f"## {line.name}", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-        parts += [f"| {' | '.join(row)} |" for row in rows(line)]
+        parts += [f"| {' | '.join(row)} |" for row in body]
         parts.append("")
     lost = [row for row in sweep.rows if row.status != "done"]
     if lost:
         parts += ["## Cells without a record", ""]
-        parts += [f"- {row.cell[:16]} ({row.target}, seed {row.seed}): {row.reason or 'missing'}" for row in lost]
-        parts.append("")
-    parts += ["![leakage and utility over noise](sweep.svg)", ""]
+        parts += [f"- {named(row)} ({row.cell[:16]}): {row.reason or 'missing'}" for row in lost] + [""]
+    if _drawn(sweep):
+        parts += ["![Leakage over noise](sweep.svg)", ""]
     return "\n".join(parts)
 
 
@@ -119,8 +138,9 @@ def html(sweep: Sweep, drawing: str | None) -> str:
         drawing,
         headline=headline(sweep),
         note=NOTE,
-        tables=[(line.name, header(line), rows(line)) for line in lines(sweep)],
-        lost=[row for row in sweep.rows if row.status != "done"],
+        setting=setting(sweep),
+        tables=[(line.name, *table_of(line)) for line in lines(sweep)],
+        lost=[(named(row), row.cell[:16], row.reason or "missing") for row in sweep.rows if row.status != "done"],
     )
 
 
@@ -129,7 +149,7 @@ def figure(sweep: Sweep) -> dict[str, bytes]:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    drawn = [line for line in lines(sweep) if sum(bool(point.noise) for point in line.points) > 1][:_MOST_PANELS]
+    drawn = _drawn(sweep)
     if not drawn:
         return {}
     useful = any(point.utility for line in drawn for point in line.points)
@@ -140,18 +160,26 @@ def figure(sweep: Sweep) -> dict[str, bytes]:
         ratios = [3, 2] if useful else [1]
         axes = made.subplots(*shape, squeeze=False, sharex="col", sharey="row", height_ratios=ratios)
         for column, line in enumerate(drawn):
-            points = [point for point in line.points if point.noise][::-1]
+            points = [point for point in line.points if point.noise]
             _draw_leakage(axes[0, column], points)
             axes[0, column].set_title(line.name if len(drawn) > 1 else "", fontsize=10, loc="left")
             if useful:
                 _draw_utility(axes[1, column], points)
             _finish(axes[-1, column], points)
         axes[0, 0].set_ylabel("label coins guessed right")
-        axes[0, -1].legend(frameon=False, fontsize=8.5, loc="upper right")
+        # Below everything: inside, some line would run under it.
+        handles, labels = axes[0, 0].get_legend_handles_labels()
         if useful:
             axes[1, 0].set_ylabel("utility: AUC on test records")
-            axes[1, -1].legend(frameon=False, fontsize=8.5, loc="lower left", ncols=2)
+            more, names = axes[1, 0].get_legend_handles_labels()
+            handles, labels = handles + more, labels + [f"AUC {name}" for name in names]
+        made.legend(handles, labels, frameon=False, fontsize=8.5, loc="outside lower center", ncols=4)
         return {f"sweep.{kind}": _saved(made, kind) for kind in ("svg", "png")}
+
+
+def _drawn(sweep: Sweep) -> list[Line]:
+    """The lines that a figure can show: those with two noises."""
+    return [line for line in lines(sweep) if sum(bool(point.noise) for point in line.points) > 1][:_MOST_PANELS]
 
 
 def _draw_leakage(axes: Any, points: Sequence[Point]) -> None:
@@ -159,15 +187,15 @@ def _draw_leakage(axes: Any, points: Sequence[Point]) -> None:
         allowed = [(p.noise, p.bounds[bound]) for p in points if bound in p.bounds]
         if allowed:
             axes.plot(*zip(*allowed, strict=True), color=_INK, linestyle=dash, linewidth=1.3, label=f"{bound} allows")
-    for key, (name, colour, marker) in _MEASURED.items():
+    others = iter(_OTHERS)
+    for key in dict.fromkeys(key for point in points for key in point.leakage):
+        attack, releases = key
+        colour, marker = _ONE if releases == "one" else _LOOKS.get(attack) or next(others, (_GREY, "o"))
         known = [(p.noise, p.leakage[key]) for p in points if key in p.leakage]
-        if known:
-            x = [noise for noise, _ in known]
-            y = [spread.mean for _, spread in known]
-            reach = [[s.mean - s.low for _, s in known], [s.high - s.mean for _, s in known]]
-            axes.errorbar(
-                x, y, reach, color=colour, marker=marker, markersize=4.5, linewidth=1.2, capsize=2, label=name
-            )
+        x, y = [noise for noise, _ in known], [spread.mean for _, spread in known]
+        reach = [[s.mean - s.low for _, s in known], [s.high - s.mean for _, s in known]]
+        name = f"{_SHORT.get(attack, attack)}, {'one release' if releases == 'one' else 'all releases'}"
+        axes.errorbar(x, y, reach, color=colour, marker=marker, markersize=4.5, linewidth=1.2, capsize=2, label=name)
     axes.axhline(0.5, color=_GREY, linewidth=0.8)
     axes.annotate("chance", (0.01, 0.5), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
                   color=_GREY, fontsize=8.5)  # fmt: skip

@@ -37,7 +37,8 @@ MEANINGS: Mapping[str, str] = {
 
 INTERVAL_NOTE = (
     "Intervals are two-sided 95% and marginal (Clopper-Pearson for guesses, and for AUC on an effective count); the "
-    "decisions come from one-sided exact tests that share an error rate of .05 by Holm's method, less .005 for the limit of a measured rho."
+    "decisions come from one-sided exact tests that share an error rate of .05 by Holm's method, less .005 for the "
+    "limit of a measured rho."
 )
 
 BOUNDS: Mapping[str, str] = {
@@ -221,7 +222,15 @@ def coin_note(audit: Audit) -> str:
 def rho_note(audit: Audit) -> str | None:
     rho = audit.moves["rho"]
     if rho is None:
-        return None
+        taken = {
+            f.bound["inputs"]["rho"] for f in audit.findings if f.bound and f.bound["inputs"].get("rho") is not None
+        }
+        if not taken:
+            return None
+        return (
+            f"rho was not measured (that takes the noise-free releases of each moved task alone): {number(max(taken))} is "
+            "used in g."
+        )
     quantiles = rho["quantiles"]
     inputs = [finding.bound["inputs"] for finding in audit.findings if finding.bound]
     used = ", used in g" if any(item.get("rho") == rho["upper"] for item in inputs) else ""

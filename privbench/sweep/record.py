@@ -79,14 +79,22 @@ class Row:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All cells in the order of the grid. `tests`: how many share `alpha` by Holm."""
+    """All cells in the order of the grid. `tests`: how many share `alpha` by Holm, those of unfinished cells among
+    them; `version` of privbench.
+    """
 
+    version: str
     alpha: float
     tests: int
     rows: tuple[Row, ...]
 
     def count(self, verdict: str) -> int:
         return sum(item.verdict == verdict for row in self.rows for item in row.findings if item.role == "confirmatory")
+
+    @property
+    def judged(self) -> int:
+        """Tests that were judged: those with a share."""
+        return sum(item.share is not None for row in self.rows for item in row.findings)
 
     def ended(self, status: str) -> int:
         return sum(row.status == status for row in self.rows)
@@ -103,7 +111,9 @@ def read_sweep(folder: Path) -> Sweep:
         data = json.loads(file.read_text(encoding="utf-8"))
         if data.get("schema") != SCHEMA:
             raise RecordError(f"{file}: schema is {data.get('schema')!r}; this version of privbench reads {SCHEMA!r}.")
-        return Sweep(float(data["alpha"]), int(data["tests"]), tuple(_row(item) for item in data["rows"]))
+        return Sweep(
+            str(data["version"]), float(data["alpha"]), int(data["tests"]), tuple(_row(item) for item in data["rows"])
+        )
     except FileNotFoundError:
         raise RecordError(f"{folder} holds no {SWEEP_FILE}; give the folder of a sweep.") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 
+import privbench
 from privbench.attack import gradient_mechanism
 from privbench.bounds.base import BoundValue, Question
 from privbench.errors import EXCEEDED, INCOMPLETE, OK, RecordError
@@ -45,7 +46,7 @@ def collect(cells: Sequence[Cell], out: Path, registry: Registry) -> Sweep:
     planned = len(tests) + most * unfinished
     judgements = dict(zip(tests, judge(list(tests.values()), ALPHA - RHO_SHARE, planned, advise=False), strict=True))
     rows = tuple(_row(cell, audits[cell.address], out, judgements) for cell in cells)
-    return Sweep(ALPHA - RHO_SHARE, planned, rows)
+    return Sweep(privbench.__version__, ALPHA - RHO_SHARE, planned, rows)
 
 
 def exit_code(sweep: Sweep, *, strict: bool) -> int:

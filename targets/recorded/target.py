@@ -59,6 +59,7 @@ class Recorded(Target):
         transcript, secrets = Transcript.load(files.transcript), Secrets.load(files.secrets)
         oracle = Oracle.load(files.oracle) if files.oracle is not None else None
         _require_coins(secrets)
+        _require_noise(transcript, secrets)
         _require_records(transcript, secrets)
         if oracle is not None:
             _require_matching(transcript, oracle)
@@ -145,6 +146,17 @@ def _require_coins(secrets: Secrets) -> None:
             raise InputError(
                 f"{where}: every coin in 'labels/{secret}' is {int(coins[0])}: one class only. Fair coins show both."
             )
+
+
+def _require_noise(transcript: Transcript, secrets: Secrets) -> None:
+    """A task that the coin moves must have a sigma wherever Gaussian noise is described."""
+    for mechanism in transcript.mechanisms:
+        for task in secrets.moved(secrets.coined[0]):
+            if mechanism.channel == Channel.GRADIENTS and mechanism.sigma and task not in mechanism.sigma:
+                raise InputError(
+                    f"{secrets.where}: the coin moves '{task}', for which {transcript.where} describes no sigma; it "
+                    f"has {', '.join(mechanism.sigma)}."
+                )
 
 
 def _require_records(transcript: Transcript, secrets: Secrets) -> None:

@@ -213,6 +213,7 @@ TWOS = 2 * np.ones((3, 100), np.uint8)
         ("secrets", set_array("canary/joint", np.zeros(100, np.uint8)), "marks 0 records; at least 16 are needed"),
         ("secrets", set_array("labels/joint", np.full(100, -1)), "must hold one coin, 0 or 1"),
         ("secrets", set_array("labels/task1", np.full(100, -7)), "labels are 0 and above, and -1 for unknown"),
+        ("secrets", set_metadata(joint=["task1", "tsak2"]), "the coin moves 'tsak2', for which transcript.safetensors"),
         ("secrets", set_metadata(joint="task1"), "'joint' in the metadata must be a list of task names"),
     ],
 )  # fmt: skip
