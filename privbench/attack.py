@@ -198,7 +198,7 @@ def view_of(
 def gradient_mechanism(mechanisms: tuple[Mechanism, ...], site: str) -> Mechanism | None:
     """The mechanism on the cut gradients sent to `site`, or None when nobody described it."""
     found = [m for m in mechanisms if m.channel == Channel.GRADIENTS and m.party in (site, "*")]
-    return found[0] if found else None
+    return min(found, key=lambda m: m.party == "*", default=None)  # its own before that of all
 
 
 def stream_names(arrays: Iterable[str], site: str, secret: str, moved: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

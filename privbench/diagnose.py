@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from privbench.measure import ORACLE, Attacked
 from privbench.mechanism import Claim
 from privbench.noise import LIMIT
+from privbench.stats import binomial
+
+RARE = 3e-5
+"""One-sided error rate of a flag that rests on counts: that of 4 standard errors."""
 
 
 def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
@@ -28,15 +31,27 @@ def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
     # float32 rounding of a difference of two clipped gradients stays far below one part in ten thousand.
     if attacked.excess is not None and attacked.excess > 1 + 1e-4:
         flags.add("MOVES_EXCEED_CLIP")
+    if _coins_are_unfair(attacked):
+        flags.add("COINS_NOT_FAIR")
     if _clips_the_sum(attacked):
         flags.add("CLIP_AFTER_SUM")
     if attacked.noise is not None and attacked.noise.scale > LIMIT:
         flags.add("NOISE_NOT_AS_DECLARED")
-    # A sum over d coordinates has a heavier tail than a normal: a wider limit keeps false flags as rare.
-    if attacked.noise is not None and (attacked.noise.correlation > LIMIT or attacked.noise.records > 2 * LIMIT):
+    if attacked.noise is not None and max(attacked.noise.correlation, attacked.noise.records) > LIMIT:
         flags.add("NOISE_REUSED")
     flags |= _oracle_flags(attacked)
+    if _oracle_is_beaten(attacked):
+        flags.add("ORACLE_BEATEN")
     return tuple(sorted(flags))
+
+
+def _coins_are_unfair(attacked: Attacked) -> bool:
+    """Whether fair coins would be so lopsided once in a million: then chance is not 1/2, and no test here holds."""
+    for outcome in attacked.outcomes.values():
+        ones, n = int(outcome.all.coins.sum()), len(outcome.all.coins)
+        if 2 * binomial.p_value(max(ones, n - ones), n, 0.5) < RARE / 10:
+            return True
+    return False
 
 
 def _clips_the_sum(attacked: Attacked) -> bool:
@@ -58,9 +73,25 @@ def _oracle_flags(attacked: Attacked) -> set[str]:
     expectations = (attacked.prediction.one, attacked.prediction.accumulated[-1])
     for scored, expected in zip((oracle.one, oracle.all), expectations, strict=True):
         leakage = scored.leakage()
-        error = 4 * math.sqrt(expected * (1 - expected) / leakage.n)
-        if leakage.value < expected - error:
+        # Exact tails: near 1 a normal one calls a single miss weak.
+        if 1 - binomial.p_value(leakage.right + 1, leakage.n, expected) < RARE:
             flags.add("ORACLE_WEAK")
-        if leakage.value > expected + error:
+        if binomial.p_value(leakage.right, leakage.n, expected) < RARE:
             flags.add("ORACLE_ABOVE_PREDICTION")
     return flags
+
+
+def _oracle_is_beaten(attacked: Attacked) -> bool:
+    """Whether another attack reads more of the same coins than the optimal test: then the hypotheses are not the
+    mechanism's (sign test on the coins that one of the two reads and the other does not).
+    """
+    oracle = attacked.outcomes.get(ORACLE)
+    if oracle is None:
+        return False
+    read = (oracle.all.scores > 0) == (oracle.all.coins == 1)
+    for name, other in attacked.outcomes.items():
+        differs = ((other.all.scores > 0) == (other.all.coins == 1)) != read
+        ahead, n = int((differs & ~read).sum()), int(differs.sum())
+        if name != ORACLE and n and binomial.p_value(ahead, n, 0.5) < RARE:
+            return True
+    return False

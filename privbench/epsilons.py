@@ -8,9 +8,12 @@ from privbench.target import Epsilon
 
 def own_releases(site: str, mu: float | None, delta: float, moved: int, releases: int) -> Epsilon:
     """The site's epsilon about one record's labels, by name, from mu of the record's own releases."""
+    reason = None
+    if mu is None or delta == 0:
+        reason = "no noise, no epsilon" if mu is None else "Gaussian noise has no finite epsilon at delta 0"
     return Epsilon(
         "site",
-        None if mu is None else gdp_eps(mu, delta),
+        None if mu is None or reason else gdp_eps(mu, delta),
         delta,
         "replace",
         "none (the site knows its batches)",
@@ -18,5 +21,5 @@ def own_releases(site: str, mu: float | None, delta: float, moved: int, releases
         "Gaussian DP, rho = 1",
         f"site {site}, about the {moved} label{'s' if moved > 1 else ''} of one record that the coin moves",
         "labels reach the site through its own noised releases only",
-        "no noise, no epsilon" if mu is None else None,
+        reason,
     )

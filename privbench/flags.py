@@ -35,15 +35,27 @@ _ALL = (
     ),
     Flag(
         "ORACLE_WEAK",
-        "the oracle is right less often than its own mean Phi(s_i) by 4 standard errors",
+        "the oracle is right less often than its own mean Phi(s_i) by what 4 standard errors are in an exact tail",
         "the attack or the recording is at fault; a WITHIN would rest on a broken instrument",
         "check that the recorded releases and hypotheses belong to the same run",
     ),
     Flag(
         "ORACLE_ABOVE_PREDICTION",
-        "the oracle is right more often than its own mean Phi(s_i) by 4 standard errors",
+        "the oracle is right more often than its own mean Phi(s_i) by what 4 standard errors are in an exact tail",
         "the releases carry less noise than the mechanism declares, or the same noise twice",
         "look for passes without noise and for reused seeds",
+    ),
+    Flag(
+        "ORACLE_BEATEN",
+        "another attack reads more coins than the likelihood ratio, in a sign test at 3e-5",
+        "no attack can beat the optimal test of the true hypotheses: those recorded are not the mechanism's",
+        "record the hypotheses of the coin that was tossed: joint/0 and joint/1 set every moved task",
+    ),
+    Flag(
+        "COINS_NOT_FAIR",
+        "fair coins would be as lopsided as those of the canaries once in a million",
+        "chance is not 1/2: natural labels were marked as canaries, or the coin was loaded",
+        "draw each canary's label by a fair coin before training",
     ),
     Flag(
         "MOVES_EXCEED_CLIP",
@@ -123,6 +135,8 @@ VOIDING = frozenset(
         "CLIP_AFTER_SUM",
         "ORACLE_WEAK",
         "ORACLE_ABOVE_PREDICTION",
+        "ORACLE_BEATEN",
+        "COINS_NOT_FAIR",
     }
 )
 """Flags that refute the mechanism or break the instrument: with one of them no check may read as held."""

@@ -19,6 +19,8 @@ Kind = Literal["transcript", "oracle", "secrets"]
 
 _FLOATS, _COINS, _LABELS = ("F32", "F16", "BF16"), ("U8",), ("I64",)
 _LONGEST_NAME = 120
+_LARGEST = 1e15
+"""A release beyond it is no gradient, and its square does not fit into 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,10 @@ def _check_values(name: str, array: Blocks, where: str) -> None:
     for block in _read(array):
         if is_float(array.dtype) and not np.isfinite(block).all():
             raise InputError(f"{where}: array '{name}' holds values that are not finite; a recording must be finite.")
+        if is_float(array.dtype) and float(np.abs(block).max()) > _LARGEST:
+            raise InputError(
+                f"{where}: array '{name}' holds {float(np.abs(block).max()):.3g}; at most {_LARGEST:g} is read."
+            )
         if zero_one and int(block.max()) > 1:
             raise InputError(f"{where}: array '{name}' holds {int(block.max())}; it may hold 0 and 1 only.")
         if "labels" in parts and int(block.min()) < -1:

@@ -94,7 +94,9 @@ def attack_all(
     mechanism = gradient_mechanism(run.mechanisms, site)
     moves = None
     if run.oracle is not None:
-        moves = Moves.measure(run.oracle, site, secret, moved, scored, mechanism)
+        mask = f"gradients/{site}/seen"
+        seen = run.transcript.array(mask) if mask in run.transcript.arrays else None
+        moves = Moves.measure(run.oracle, site, secret, moved, scored, mechanism, seen)
     outcomes: dict[str, Outcome] = {}
     refused: dict[str, tuple[AttackCard, ThreatModel, NotApplicable | Failure]] = {}
     for done, name in enumerate(names):

@@ -107,8 +107,8 @@ class Claim:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.eps > 0:
-            raise InputError(f"a claimed eps must be above 0, got {self.eps!r}.")
+        if not 0 < self.eps < math.inf:
+            raise InputError(f"a claimed eps must be a finite number above 0, got {self.eps!r}.")
         if not 0 <= self.delta < 1:
             raise InputError(f"a claimed delta must lie in [0, 1), got {self.delta!r}.")
         if self.sample_rate is not None and not 0 < self.sample_rate <= 1:
@@ -131,7 +131,7 @@ class Claim:
 
 def _member(what: str, given: object, allowed: tuple[object, ...]) -> None:
     if given not in allowed:
-        raise InputError(f"{what} is {given!r}; allowed: {', '.join(map(str, allowed))}.")
+        raise InputError(f"{what} is {str(given)[:60]!r}; allowed: {', '.join(map(str, allowed))}.")
 
 
 _JSON_TYPES: Mapping[str, tuple[type, ...]] = {

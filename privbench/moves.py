@@ -18,6 +18,7 @@ from scipy import optimize, special
 
 from privbench.mechanism import Mechanism
 from privbench.recording import Oracle
+from privbench.tensors import step_of
 
 Array = npt.NDArray[np.float64]
 
@@ -68,6 +69,7 @@ class Moves:
     cosines: Array
     at_clip: float = 0.0
     above_clip: float = 0.0
+    released: Array | None = None
 
     @classmethod
     def measure(
@@ -78,10 +80,12 @@ class Moves:
         moved: Sequence[str],
         rows: npt.NDArray[np.int64],
         mechanism: Mechanism | None,
+        seen: npt.NDArray[Any] | None = None,
     ) -> Moves | None:
         """Read the oracle's releases at `site` for these records, one release at a time; None where they are missing.
 
-        mechanism: None where it is not described; then nothing is said of its clip and signal.
+        mechanism: None where it is not described; then nothing is said of its clip and signal. seen [T, N]: where a
+        record was released; None for always. What was not released moved nothing.
         """
         apart = mechanism is not None and mechanism.noise == "separate"
         names = _hypotheses(oracle, site, moved if apart else (secret, *moved))
@@ -93,12 +97,15 @@ class Moves:
         cosines = np.zeros((releases, len(rows), len(pairs)))
         signal = np.zeros((releases, len(rows)))
         clip = _ClipTally(mechanism, secret, len(moved))
+        released = np.ones((releases, len(rows))) if seen is None else seen[:, rows].astype(np.float64)
         for release in range(releases):
+            there = released[release][:, None]
             moves = {}
             for name, (zero, one) in names.items():
-                either = [np.asarray(oracle.arrays[item][release])[rows].astype(np.float64) for item in (zero, one)]
+                stored = [np.asarray(oracle.arrays[item][release])[rows] for item in (zero, one)]
+                either = [np.where(there > 0, block.astype(np.float64), 0.0) for block in stored]
                 moves[name] = either[1] - either[0]
-                clip.add(name, either, moves[name])
+                clip.add(name, either, moves[name], step_of(stored[0].dtype))
             norms = [np.linalg.norm(moves[task], axis=1) for task in tasks]
             for column, (a, b) in enumerate(pairs):
                 cosines[release, :, column] = _cosine(moves[tasks[a]], moves[tasks[b]], norms[a] * norms[b])
@@ -108,13 +115,14 @@ class Moves:
             elif mechanism is not None and mechanism.total_sigma > 0:
                 signal[release] = np.linalg.norm(moves[secret], axis=1) / (2 * mechanism.total_sigma)
         noiseless = mechanism is None or mechanism.total_sigma == 0 or (apart and 0 in mechanism.sigma.values())
-        return cls(None if noiseless else signal, clip.excess, cosines, *clip.shares())
+        return cls(None if noiseless else signal, clip.excess, cosines, *clip.shares(), released)
 
     def rho(self, alpha: float, label_association: float | None) -> Rho | None:
         """None where only one task moves: rho plays no part then."""
         if self.cosines.shape[2] == 0:
             return None
-        per_record = np.abs(self.cosines).mean(axis=(0, 2))
+        times = np.ones(self.cosines.shape[:2]) if self.released is None else self.released
+        per_record = np.abs(self.cosines).mean(axis=2).sum(axis=0) / np.maximum(times.sum(axis=0), 1.0)
         quantiles = np.quantile(self.cosines, [0.05, 0.5, 0.95])
         return Rho(
             mean_absolute=min(float(per_record.mean()), 1.0),
@@ -139,19 +147,23 @@ class _ClipTally:
 
     def __init__(self, mechanism: Mechanism | None, secret: str, moved: int) -> None:
         self.clip = mechanism.clip if mechanism is not None and mechanism.clip else 0.0
-        self.allowed = {secret: moved if mechanism is not None and mechanism.clip_unit == "task" else 1}
+        self.allowed = {secret: moved if mechanism is not None and mechanism.clip_unit != "sum" else 1}
         self.excess, self._at, self._above, self._count = 0.0, 0, 0, 0
 
-    def add(self, name: str, either: Sequence[Array], move: Array) -> None:
+    def add(self, name: str, either: Sequence[Array], move: Array, eps: float) -> None:
+        """eps: the relative step of the type that the releases were recorded in."""
         if not self.clip:
             return
-        largest = float(np.linalg.norm(move, axis=1).max()) / (2 * self.clip * self.allowed.get(name, 1))
-        self.excess = max(self.excess, largest)
-        for release in either:
-            sizes = np.linalg.norm(release, axis=1) / self.clip
-            self._at += int((np.abs(sizes - 1) <= _ROUNDING).sum())
-            self._above += int((sizes > 1 + _ROUNDING).sum())
-            self._count += len(sizes)
+        sizes = [np.linalg.norm(release, axis=1) for release in either]
+        # Each recorded number may be off by half a step: a move by as much as both releases' norms together.
+        slack = eps / 2 * (sizes[0] + sizes[1])
+        moved = (np.linalg.norm(move, axis=1) - slack) / (2 * self.clip * self.allowed.get(name, 1))
+        self.excess = max(self.excess, float(moved.max()))
+        for size in sizes:
+            rounding = max(_ROUNDING, eps)
+            self._at += int((np.abs(size / self.clip - 1) <= rounding).sum())
+            self._above += int((size / self.clip > 1 + rounding).sum())
+            self._count += len(size)
 
     def shares(self) -> tuple[float, float]:
         return self._at / max(self._count, 1), self._above / max(self._count, 1)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from privbench.attack import gradient_mechanism, stream_sigma
 from privbench.mechanism import Mechanism
@@ -23,6 +24,8 @@ FloatArray = npt.NDArray[Any]
 
 LIMIT = 6.0
 """Standard errors beyond which a flag is raised: one false flag in 10^5 audits, over all releases and pairs."""
+_FEWEST_ENTRIES = 2_000
+"""Numbers that two releases must share for their correlation to be looked at."""
 _TILE_BYTES = 8 << 20
 """Releases held at once, twice: memory is that of two tiles, however many releases there are."""
 
@@ -62,11 +65,18 @@ def check_noise(transcript: Transcript, oracle: Oracle, mechanisms: Sequence[Mec
             variance = float((noise**2).sum(dtype=np.float64)) / max(noise.shape[1] * count, 1)
             deviations.append(math.sqrt(variance))
             if count:
-                scale = max(scale, abs(variance - 1) / math.sqrt(2 / (noise.shape[1] * count)))
-                summed = float((noise.sum(axis=0, dtype=np.float64) ** 2).mean() / count)
-                together = max(together, (summed - 1) / math.sqrt(2 / noise.shape[1]))
+                freedom = noise.shape[1] * count
+                scale = max(scale, *(_errors(freedom * variance, freedom, side) for side in (-1, 1)))
+                summed = float((noise.sum(axis=0, dtype=np.float64) ** 2).sum() / count)
+                together = max(together, _errors(summed, noise.shape[1], 1))
     worst = _largest_correlation(streams, np.array(deviations))
     return NoiseCheck(scale, worst, together, len(streams[0].released), len({stream.site for stream in streams}))
+
+
+def _errors(squares: float, freedom: int, side: int) -> float:
+    """How rare a sum of so many squared standard normals is, above or below, as standard errors of a normal."""
+    tail = special.chdtrc(freedom, squares) if side > 0 else special.chdtr(freedom, squares)
+    return float(-special.ndtri(max(tail, np.finfo(float).tiny)))
 
 
 @dataclass(frozen=True)
@@ -82,8 +92,8 @@ class _Stream:
     def noise(self, release: int) -> FloatArray:
         """[N, d], in units of sigma; 0 for a record that was not released."""
         difference = np.asarray(self.released[release]).astype(np.float32) - np.asarray(self.clean[release])
-        difference *= self.seen[release][:, None] / np.float32(self.sigma)
-        return np.asarray(difference, np.float32)
+        there = self.seen[release][:, None] > 0
+        return np.asarray(np.where(there, difference / np.float32(self.sigma), 0.0), np.float32)
 
 
 def _streams(transcript: Transcript, oracle: Oracle, mechanisms: Sequence[Mechanism]) -> list[_Stream]:
@@ -124,7 +134,9 @@ def _largest_correlation(streams: Sequence[_Stream], deviations: FloatArray) -> 
             right, right_seen = (left, left_seen) if other == start else read(other)
             scale = np.outer(deviations[start : start + tile], deviations[other : other + tile])
             scale *= np.sqrt(width * (left_seen @ right_seen.T))
-            errors = np.divide(left @ right.T, scale, out=np.zeros_like(scale), where=scale > 0)
+            # A product of few draws has tails far above a normal's.
+            enough = width * (left_seen @ right_seen.T) >= _FEWEST_ENTRIES
+            errors = np.divide(left @ right.T, scale, out=np.zeros_like(scale), where=enough & (scale > 0))
             if other == start:
                 np.fill_diagonal(errors, 0.0)
             worst = max(worst, float(np.abs(errors).max(initial=0.0)))

@@ -22,6 +22,9 @@ from privbench.layout import Kind, check_arrays
 from privbench.mechanism import Claim, Mechanism
 from privbench.tensors import Array, Blocks, Spec, Stored, TensorWriter, read_file
 
+SMALLEST, LARGEST = 1e-12, 1e12
+"""Clips and sigmas outside are none, or lie outside the arithmetic of 32-bit releases."""
+MOST_CLAIMS = 20
 JOINT = "joint"
 """The secret whose coin sets every label that the curious site does not hold."""
 
@@ -122,19 +125,56 @@ class Transcript(Recording):
         for key in ("mechanisms", "claims"):
             if not isinstance(self.metadata.get(key, ()), list | tuple):
                 raise InputError(f"{where}: '{key}' in the metadata must be a list of JSON objects.")
+        if len(self.metadata.get("claims", ())) > MOST_CLAIMS:
+            raise InputError(
+                f"{where}: {len(self.metadata['claims'])} claims; at most {MOST_CLAIMS} are tested together."
+            )
         try:
             mechanisms, _ = self.mechanisms, self.claims
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
-        parties = {
-            name.split("/")[1] for name in self.arrays if name.split("/")[0] in ("gradients", "activations", "updates")
-        }
+        self._check_streams(where)
+        described = [(mechanism.channel, mechanism.party) for mechanism in mechanisms]
+        for channel, party in {item for item in described if described.count(item) > 1}:
+            raise InputError(f"{where}: two mechanisms are described for {channel} and party '{party}'; keep one.")
         for mechanism in mechanisms:
-            if mechanism.party not in (*parties, "*"):
+            self._check_mechanism(mechanism, where)
+
+    def _check_streams(self, where: str) -> None:
+        """A party receives a sum, or each task's release apart."""
+        for site in {name.split("/")[1] for name in self._apart}:
+            if f"gradients/{site}" in self.arrays:
                 raise InputError(
-                    f"{where}: a mechanism is described for party '{mechanism.party[:60]}', which is not in the "
-                    f"recording; parties: {', '.join(sorted(parties)) or 'none'}, or '*' for all."
+                    f"{where}: 'gradients/{site}' is a sum, and releases of single tasks stand beside it; a party "
+                    "receives one or the other."
                 )
+
+    def _check_mechanism(self, mechanism: Mechanism, where: str) -> None:
+        channels = ("gradients", "activations", "updates")
+        parties = {name.split("/")[1] for name in self.arrays if name.split("/")[0] in channels}
+        if mechanism.party not in (*parties, "*"):
+            raise InputError(
+                f"{where}: a mechanism is described for party '{mechanism.party[:60]}', which is not in the "
+                f"recording; parties: {', '.join(sorted(parties)) or 'none'}, or '*' for all."
+            )
+        if (
+            mechanism.channel == "gradients"
+            and mechanism.sigma
+            and (mechanism.noise == "separate") != bool(self._apart)
+        ):
+            raise InputError(
+                f"{where}: the mechanism's noise is '{mechanism.noise}', but the releases are "
+                f"{'sent apart by task' if self._apart else 'sums'}; they must agree."
+            )
+        for name, size in (("clip", mechanism.clip), *((f"sigma of {t}", s) for t, s in mechanism.sigma.items())):
+            if size and not SMALLEST <= size <= LARGEST:
+                raise InputError(f"{where}: {name} is {size:g}; allowed: {SMALLEST:g} to {LARGEST:g}.")
+
+    @property
+    def _apart(self) -> tuple[str, ...]:
+        """The releases of single tasks: gradients/SITE/TASK."""
+        parts = {name: name.split("/") for name in self.arrays}
+        return tuple(n for n, p in parts.items() if p[0] == "gradients" and len(p) == 3 and p[2] != "seen")
 
 
 @dataclass(frozen=True)
@@ -195,6 +235,13 @@ class Secrets(Recording):
                 raise InputError(
                     f"{where}: '{name}' must hold one coin, 0 or 1, for each record that canary/{secret} marks."
                 )
+            for task in self.moved(secret):
+                own = _flat(self.array(f"labels/{task}")[canaries]) if f"labels/{task}" in self.arrays else coins
+                if (own != coins[:, :1]).any():
+                    raise InputError(
+                        f"{where}: 'labels/{task}' is not what the coin of {secret} set it to, at "
+                        f"{int((own != coins[:, :1]).any(axis=1).sum())} canaries."
+                    )
 
 
 R = TypeVar("R", bound=Recording)

@@ -46,6 +46,7 @@ RELEASE_TYPES: Mapping[str, np.dtype[Any]] = {
 """In which types a release may be recorded, by the name that --set takes; half of the disk for large cuts."""
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
+_MOST_AXES = 8
 METADATA = "privbench"
 """The metadata key that holds one JSON object."""
 BLOCK_BYTES = 2 << 20
@@ -113,7 +114,7 @@ def read_file(path: Path) -> tuple[dict[str, Stored], dict[str, Any]]:
         with path.open("rb") as raw:
             length = int.from_bytes(raw.read(8), "little")
             header: dict[str, Any] = json.loads(raw.read(length))
-        metadata = {} if text is None else json.loads(text, parse_constant=_no_constant)
+        metadata = {} if text is None else _parsed(text)
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:160]
         raise InputError(f"{path.name} is not a readable safetensors recording: {reason}") from error
@@ -123,6 +124,9 @@ def read_file(path: Path) -> tuple[dict[str, Stored], dict[str, Any]]:
     for name, entry in header.items():
         if name == "__metadata__":
             continue
+        if 0 in entry["shape"] or len(entry["shape"]) > _MOST_AXES:
+            shape = str(entry["shape"])[:60]
+            raise InputError(f"{path.name}: array '{name}' has shape {shape}: nothing is in it, or too many axes.")
         if entry["dtype"] not in DTYPES:
             raise InputError(f"{path.name}: array '{name}' has type {entry['dtype']}; allowed: {', '.join(DTYPES)}.")
         start = 8 + length + int(entry["data_offsets"][0])
@@ -213,8 +217,26 @@ def is_float(dtype: Any) -> bool:
     return bool(np.issubdtype(dtype, np.floating)) or dtype == DTYPES["BF16"]
 
 
+def step_of(dtype: Any) -> float:
+    """The relative step between neighbouring numbers of a float type."""
+    return 2.0**-7 if dtype == DTYPES["BF16"] else float(np.finfo(dtype).eps)
+
+
 def _multiple_of_8(length: int) -> int:
     return -(-length // 8) * 8
+
+
+def _parsed(text: str) -> Any:
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no key stands twice: readers would disagree about what it says."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key '{next(key for key in keys if keys.count(key) > 1)[:60]}' stands twice in the metadata")
+    return found
 
 
 def _no_constant(name: str) -> None:

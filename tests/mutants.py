@@ -142,6 +142,31 @@ class Clairvoyant(Spectral):
         return Guess(found.single, found.accumulated * sign)
 
 
+class Hoarder(OracleLikelihoodRatio):
+    """Calls what all releases show the guess from each of them."""
+
+    def run(self, view: View, rng: np.random.Generator) -> Guess:
+        found = super().run(view, rng)
+        return Guess(np.repeat(found.accumulated[-1:], len(found.single), axis=0), found.accumulated)
+
+
+class Prophet(OracleLikelihoodRatio):
+    """Every row of the curve knows the whole run."""
+
+    def run(self, view: View, rng: np.random.Generator) -> Guess:
+        found = super().run(view, rng)
+        return Guess(found.single, np.repeat(found.accumulated[-1:], len(found.single), axis=0))
+
+
+class OneEyed(OracleLikelihoodRatio):
+    """Reads the first of several streams only."""
+
+    def run(self, view: View, rng: np.random.Generator) -> Guess:
+        if len(view.streams) == 1:
+            return super().run(view, rng)
+        return super().run(replace(view, moved=view.moved[-1:]), rng)
+
+
 ATTACKS: Mapping[str, type[Spectral] | type[OracleLikelihoodRatio]] = {
     "card": Nameless,
     "deterministic": Moody,
@@ -154,6 +179,9 @@ ATTACKS: Mapping[str, type[Spectral] | type[OracleLikelihoodRatio]] = {
     "bound": Peeper,
     "more noise": LovesNoise,
     "richer view": Forgetful,
+    "one release": Hoarder,
+    "causal": Prophet,
+    "optimal": OneEyed,
     "scale": Metric,
     "sign": Clairvoyant,
 }
@@ -219,6 +247,21 @@ class Optimistic(OneRelease):
         return super().evaluate(replace(mechanism, sigma=sigma), question)
 
 
+class OneTaskOnly(OneRelease):
+    """Forgets that several tasks move together."""
+
+    def evaluate(self, mechanism: Mechanism, question: Question) -> BoundValue | Unsupported:
+        return super().evaluate(mechanism, replace(question, moved=question.moved[:1]))
+
+
+class OneUnit(OneRelease):
+    """An accuracy under whatever name is asked for."""
+
+    def evaluate(self, mechanism: Mechanism, question: Question) -> BoundValue | Unsupported:
+        value = super().evaluate(mechanism, replace(question, unit="accuracy"))
+        return replace(value, unit=question.unit) if isinstance(value, BoundValue) else value
+
+
 BOUNDS: Mapping[str, type[OneRelease]] = {
     "card": Anonymous,
     "probability": Advantage,
@@ -229,6 +272,8 @@ BOUNDS: Mapping[str, type[OneRelease]] = {
     "more noise": Backwards,
     "more releases": Diluted,
     "valid": Optimistic,
+    "two tasks": OneTaskOnly,
+    "units": OneUnit,
 }
 
 # Defences

@@ -39,6 +39,13 @@ TARGETS: Mapping[str, AuditOptions] = {
     "gaussian": AuditOptions("gaussian", sigma=2.0, settings={"records": "200", "releases": "3"}),
     "prism": AuditOptions("prism", eps=0.5, settings=SMALL),
 }
+PUBLISHED: Mapping[str, Mapping[str, str]] = {
+    "g-as-published": {"two tasks": "it is one release's form, held over a whole run as the paper reads it"},
+    "single-task": {
+        "two tasks": "the paper says that several tasks stay within one task's; at rho above .5 they do not"
+    },
+}
+"""What the paper's own forms do not keep, and why they are never counted."""
 DRAWN = AuditOptions("gaussian", sigma=1.0, settings={"records": "1000", "releases": "4"})
 
 
@@ -50,7 +57,7 @@ def test_the_checks_ran_on_what_is_registered() -> None:
     assert (len(ATTACKS), len(BOUNDS), len(DEFENSES)) == (2, 7, 2)
     # A recording is checked as files: tests/targets/test_recorded.py.
     assert set(TARGETS) | {"recorded"} == set(REGISTRY.names("targets"))
-    assert [len(checks) for checks in (ATTACK_CHECKS, BOUND_CHECKS, DEFENSE_CHECKS, TARGET_CHECKS)] == [13, 9, 9, 10]
+    assert [len(checks) for checks in (ATTACK_CHECKS, BOUND_CHECKS, DEFENSE_CHECKS, TARGET_CHECKS)] == [16, 11, 9, 10]
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -60,7 +67,7 @@ def test_our_attacks_pass(name: str) -> None:
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_our_bounds_pass(name: str) -> None:
-    require(check_bound(REGISTRY.get("bounds", name)))
+    require(check_bound(REGISTRY.get("bounds", name), PUBLISHED.get(name)))
 
 
 @pytest.mark.parametrize("name", DEFENSES)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
+from statistics import NormalDist
 
+import numpy as np
 import pytest
 
 from privbench import record
+from privbench.attack import Attack, AttackCard, Guess, View
+from privbench.conformance import check_attack
 from privbench.flags import FLAGS
+from privbench.options import AuditOptions, RecordingFiles
+from privbench.registry import default_registry
 from privbench.report import words
+from privbench.runner import run_audit
+from privbench.threat import Channel, Knowledge
 from privbench.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,6 +41,31 @@ def test_readme_explains_every_verdict() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for verdict in Verdict:
         assert f"| {words.MARKS[verdict]} {verdict} |" in text
+
+
+def test_the_example_of_a_recording_is_audited_at_its_closed_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/recordings.md's script, run as it stands: rho is measured, and the oracle reads Phi(sqrt(5) s)."""
+    text = (ROOT / "docs" / "recordings.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(text.split("```python\n")[1].split("```")[0], "example", "exec"), {})
+    files = RecordingFiles(*(tmp_path / f"{kind}.safetensors" for kind in ("transcript", "secrets", "oracle")))
+    found = run_audit(AuditOptions("recorded", recording=files), default_registry()).audit
+    rho = found.moves["rho"]["mean"]
+    expected = NormalDist().cdf(math.sqrt(5 * 2 * (1 + rho) / (2 * 4)))
+    read = found.finding("label/oracle-lr", "g-composed").value
+    assert read == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / 263))
+    assert [flag["name"] for flag in found.flags] == []
+
+
+def test_the_attack_in_the_readme_fails_the_checks_that_it_says() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    names = {"np": np, "Attack": Attack, "AttackCard": AttackCard, "Channel": Channel, "Guess": Guess}
+    names |= {"Knowledge": Knowledge, "View": View}
+    exec(compile(text.split("```python\n")[1].split("```")[0], "example", "exec"), names)
+    failed = {item.check for item in check_attack(names["Norm"]) if item.problem}
+    assert failed == {"identity", "one release"}
 
 
 def test_the_run_in_the_readme_is_the_published_one() -> None:

@@ -164,7 +164,7 @@ def read_toml(file: Path, extra: tuple[str, ...] = ()) -> dict[str, Any]:
         if key not in (*_KEYS, *extra):
             raise unknown(f"key in {file.name}", key, (*_KEYS, *extra))
     if isinstance(values.get("set"), dict):
-        values["set"] = [f"{key}={value}" for key, value in values["set"].items()]
+        values["set"] = [f"{key}={_listed(value)}" for key, value in values["set"].items()]
     for key, value in values.items():
         if key in _LISTS and isinstance(value, str):
             values[key] = [value]
@@ -175,6 +175,10 @@ def read_toml(file: Path, extra: tuple[str, ...] = ()) -> dict[str, Any]:
         elif isinstance(value, bool) or not isinstance(value, str | int | float | list):
             raise InputError(f"{key} in {file.name} is {value!r}; a text or a number is needed.")
     return values
+
+
+def _listed(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _settings(items: Any) -> dict[str, str]:

@@ -25,7 +25,7 @@ from privbench.report import sweep_pages
 from privbench.report.sweep_lines import lines
 from privbench.sweep.plan import Cell, combinations, plan
 from privbench.sweep.record import SWEEP_FILE, Sweep
-from privbench.sweep.summary import collect, exit_code
+from privbench.sweep.summary import check_done, collect, exit_code
 from privbench.sweep.work import BACKENDS, Ended, failure, is_done, run_cells
 
 DEFAULT_OUT = "privbench-sweep"
@@ -56,6 +56,7 @@ def run_sweep(
     registry = default_registry()
     cells = plan([request.options for request in requests], registry)
     check_writable(out)
+    check_done(cells, out)
     _announce(cells, out, jobs, quiet)
     try:
         with _progress(cells, out, retry, quiet) as ended:
@@ -106,6 +107,8 @@ def _grid(values: dict[str, Any]) -> list[dict[str, Any]]:
         key, separator, text = item.partition("=")
         if not separator:
             raise InputError(f"--set takes key=value or key=value,value; got '{item}'.")
+        if f"set {key}" in lists:
+            raise InputError(f"--set {key} is given twice; list its values in one: --set {key}=VALUE,VALUE.")
         lists[f"set {key}"] = [f"{key}={value}" for value in split_list(text)] or [item]
     first = int(parse_number("--seed", str(values.pop("seed", 0)), whole=True))
     count = int(parse_number("--seeds", str(values.pop("seeds", 1)), whole=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -146,6 +147,65 @@ def _more_helps(make: Make) -> str | None:
     )
 
 
+def _one_release(make: Make) -> str | None:
+    """`single` is what one release shows: it reads what is shown without noise, and no more than one release allows."""
+    limit = NormalDist().cdf(np.sqrt(1.5) / 2)  # K = J = 2, rho = .5, sigma = 2 C
+    with stand(80, 0.0) as here:
+        clear = float(((guess(make(), here.view()).single > 0) == (here.coins[HINTS:] == 1)).mean())
+    right = []
+    for seed in range(6):
+        with stand(81 + seed, 2.0, releases=9) as here:
+            single = guess(make(), here.view(), seed).single
+            if len(single) != 9:
+                return f"answers with {len(single)} rows where there are 9 releases"
+            right.append(float(((single[4] > 0) == (here.coins[HINTS:] == 1)).mean()))
+    allowed = limit + ERRORS * standard_error(limit, len(right) * (600 - HINTS))
+    if clear < 0.9:
+        return f"reads {clear:.3f} of the coins from single releases that show them without noise"
+    found = float(np.mean(right))
+    return None if found <= allowed else f"`single` reads {found:.3f} of the coins; one release allows {limit:.3f}"
+
+
+def _causal(make: Make) -> str | None:
+    """Row t of `single` depends on release t alone, of `accumulated` on the releases up to it."""
+    with stand(90, 1.0, releases=6) as here:
+        view = here.view()
+        first = np.asarray(view.array("gradients/A"))
+        later = first.copy()
+        later[3:] += np.random.default_rng(90).standard_normal(later[3:].shape).astype(later.dtype)
+        before, after = (guess(make(), replace(view, arrays={**view.arrays, "gradients/A": a})) for a in (first, later))
+        if not np.array_equal(before.accumulated[:3], after.accumulated[:3]):
+            return "`accumulated` uses releases that are yet to come"
+        earlier = first.copy()
+        earlier[:3] = later[3:]
+        other = guess(make(), replace(view, arrays={**view.arrays, "gradients/A": earlier}))
+    return None if np.array_equal(before.single[3:], other.single[3:]) else "`single` uses other releases than its own"
+
+
+def _optimal(make: Make) -> str | None:
+    """An attack that calls its releases exact trials reaches the mechanism's Phi: unequal noises, apart, unseen."""
+    if not make().card.exact_per_release:
+        return None
+    shapes: tuple[dict[str, Any], ...] = (
+        {"noise": "separate", "sigma_ratio": "1:3"},
+        {"seen": 0.5},
+        {"sigma_ratio": "1:2", "moved": 1, "tasks": 2},
+    )
+    # sqrt(T J (1 + (J - 1) rho) / sum sigma^2) of each, over as many releases as a record had.
+    signals = (np.sqrt(1 / 9 + 1 / 81), np.sqrt(3 / 18), np.sqrt(1 / 45))
+    for settings, signal in zip(shapes, signals, strict=True):
+        right, expected = [], []
+        for seed in range(4):
+            with stand(100 + seed, 3.0, **settings) as here:
+                counts = here.run.transcript.array("gradients/A/seen").sum(axis=0)[HINTS:]
+                expected.append(float(np.mean([NormalDist().cdf(signal * np.sqrt(count)) for count in counts])))
+                right.append(here.right(guess(make(), here.view(), seed)))
+        short = float(np.mean(expected)) - float(np.mean(right))
+        if short > ERRORS * standard_error(float(np.mean(expected)), 4 * (600 - HINTS)):
+            return f"reads {np.mean(right):.3f} of the coins, the optimal test {np.mean(expected):.3f} ({settings})"
+    return None
+
+
 def _unit_free(make: Make) -> str | None:
     """Gradients, clip and noise in a unit a thousand times larger: the same guesses, but for rounding."""
     with stand(60, 1.0) as here, stand(60, 1000.0, clip=1000.0, gain=4000.0) as large:
@@ -176,6 +236,9 @@ ATTACK_CHECKS: tuple[Check[Make], ...] = (
     Check("bound", "no more is read than the mechanism allows", _bounded),
     Check("more noise", "noise added later never raises leakage", _noise_hides),
     Check("richer view", "more releases never lower it", _more_helps),
+    Check("one release", "one release is read, and no more than it shows", _one_release),
+    Check("causal", "a row knows its own releases only", _causal),
+    Check("optimal", "what calls itself exact reaches the mechanism's own rate", _optimal),
     Check("scale", "the unit of the gradient plays no part", _unit_free),
     Check("sign", "the sign comes from hints, or from knowledge that the card names", _sign),
 )

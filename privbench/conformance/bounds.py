@@ -140,6 +140,46 @@ def _valid(make: Make) -> str | None:
     return f"allows {limit:.4f} where the best guesser of this mechanism reads {right:.4f}"
 
 
+def _two_tasks(make: Make) -> str | None:
+    """Two moved tasks of three at rho .8: summed with a draw per task or one, sent apart, pooled by two sites."""
+    card = make().card
+    if card.about == "claim" or "gaussian" not in card.kinds:
+        return None
+    over = 1 if "one" in card.releases else 5
+    described = _DESCRIBED["gaussian"]
+    # The joint move's half over the noise that it meets, in units of C / sigma.
+    cases = {
+        "one draw per task": (described, np.sqrt(2 * 1.8 / 3)),
+        "one draw on the sum": (replace(described, noise="once"), np.sqrt(2 * 1.8)),
+        "tasks sent apart": (replace(described, noise="separate"), np.sqrt(2)),
+        "two sites that pool": (replace(described, colluding_sites=2), np.sqrt(2 * 2 * 1.8 / 3)),
+    }
+    rng, n = np.random.default_rng(12), 40_000
+    for name, (mechanism, ratio) in cases.items():
+        answer = _ask(make, "gaussian", mechanism=mechanism, moved=TASKS[1:], rho=0.8, releases=over)
+        if isinstance(answer, Unsupported):
+            continue
+        coins = rng.integers(0, 2, n)
+        seen = (2 * coins - 1) * ratio / 2 + rng.standard_normal(n) / np.sqrt(over)
+        right = float(((seen > 0) == (coins == 1)).mean())
+        if right > answer.value + ERRORS * standard_error(answer.value, n):
+            return f"{name}: allows {answer.value:.4f} where the best guesser reads {right:.4f}"
+    return None
+
+
+def _units(make: Make) -> str | None:
+    """Asked in AUC it answers in AUC, and no lower than in accuracy; or it says that it cannot."""
+    for kind in make().card.kinds:
+        answer, accuracy = _ask(make, kind, unit="auc"), _values(make, kind)
+        if isinstance(answer, Unsupported) or accuracy is None:
+            continue
+        if answer.unit != "auc":
+            return f"asked in AUC it answers in {answer.unit}"
+        if answer.value < accuracy or (answer.value == accuracy and 0.5 < accuracy < 1):
+            return f"allows an AUC of {answer.value:.4f} beside an accuracy of {accuracy:.4f}"
+    return None
+
+
 BOUND_CHECKS: tuple[Check[Make], ...] = (
     Check("card", "the card says what it is, whose, and what it speaks about", _card),
     Check("probability", "in accuracy it lies between chance and 1, for every kind that the card names", _probability),
@@ -150,4 +190,6 @@ BOUND_CHECKS: tuple[Check[Make], ...] = (
     Check("more noise", "more noise never raises it", _noise),
     Check("more releases", "more releases never lower it", _releases),
     Check("valid", "the best guesser of the simulated mechanism stays within it", _valid),
+    Check("two tasks", "so it does with two moved tasks, however the noise is placed", _two_tasks),
+    Check("units", "asked in another unit it answers in that unit, or not", _units),
 )

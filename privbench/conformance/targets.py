@@ -105,7 +105,7 @@ def _noise(subject: TargetSubject) -> str | None:
     found = check_noise(run.transcript, run.oracle, run.mechanisms) if run.oracle is not None else None
     if found is None:
         return None
-    if max(found.scale, found.correlation) > LIMIT or found.records > 2 * LIMIT:
+    if max(found.scale, found.correlation, found.records) > LIMIT:
         return f"its noise is not as declared: {found.to_json()}"
     return None
 

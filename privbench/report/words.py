@@ -228,8 +228,8 @@ def rho_note(audit: Audit) -> str | None:
         if not taken:
             return None
         return (
-            f"rho was not measured (that takes the noise-free releases of each moved task alone): {number(max(taken))} is "
-            "used in g."
+            "rho was not measured (that takes the noise-free releases of each moved task alone): "
+            f"{number(max(taken))} is used in g."
         )
     quantiles = rho["quantiles"]
     inputs = [finding.bound["inputs"] for finding in audit.findings if finding.bound]

@@ -61,11 +61,19 @@ def exit_code(sweep: Sweep, *, strict: bool) -> int:
     return OK
 
 
+def check_done(cells: Sequence[Cell], out: Path) -> None:
+    """Read every finished cell, so that a damaged one is named before the others run."""
+    for cell in cells:
+        _read(out, cell.address)
+
+
 def _read(out: Path, address: str) -> Audit | None:
     folder = folder_of(out, address)
     if not (folder / AUDIT_FILE).exists():
         return None
     audit = read(folder)
+    if audit.missing:
+        raise RecordError(f"{folder} lacks planned findings ({audit.missing[0]}); remove it, and it is run again.")
     if audit.cell != address:
         raise RecordError(f"{folder} holds the record of another cell ({audit.cell[:16]}); remove it.")
     return audit

@@ -49,7 +49,7 @@ def failure(out: Path, address: str) -> str | None:
         return str(json.loads((folder_of(out, address) / FAILED_FILE).read_text(encoding="utf-8"))["reason"])
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder_of(out, address) / FAILED_FILE} cannot be read: {error}. Remove it.") from error
 
 
@@ -110,12 +110,14 @@ def run_cell(cell: Cell, out: Path, *, wait: bool) -> Ended:
     from filelock import FileLock, Timeout
 
     folder = folder_of(out, cell.address)
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock", timeout=-1 if wait else 0):
             return Ended(cell.address, "done" if is_done(out, cell) else _run(cell, out, folder))
     except Timeout:
         return Ended(cell.address, "busy")
+    except OSError as error:
+        raise InputError(f"{folder} cannot hold a cell: {error.strerror or error}. Remove what is there.") from error
 
 
 def _run(cell: Cell, out: Path, folder: Path) -> Status:

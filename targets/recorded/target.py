@@ -180,7 +180,8 @@ def _require_matching(transcript: Transcript, oracle: Oracle) -> None:
     for name, array in oracle.arrays.items():
         site = name.split("/")[2]
         shape = next(
-            (a.shape for n, a in transcript.arrays.items() if n.startswith(f"gradients/{site}") and a.ndim == 3), None
+            (a.shape for n, a in transcript.arrays.items() if n.split("/")[:2] == ["gradients", site] and a.ndim == 3),
+            None,
         )
         if shape is None:
             raise InputError(f"{oracle.where}: '{name}' is about party '{site}', to which no gradients were recorded.")
@@ -210,4 +211,4 @@ def _party(asked: str | None, transcript: Transcript, oracle: Oracle | None) -> 
 
 
 def _releases(transcript: Transcript, party: str) -> int:
-    return next(len(a) for n, a in transcript.arrays.items() if n.startswith(f"gradients/{party}"))
+    return next(len(a) for n, a in transcript.arrays.items() if n.split("/")[:2] == ["gradients", party])

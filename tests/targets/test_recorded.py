@@ -156,6 +156,67 @@ def test_every_noise_placement_and_release_type_sits_on_its_bound(
     assert composed.value == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 1750))
 
 
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_rounding_of_half_precision_is_no_move_beyond_the_clip(registry: Registry, tmp_path: Path, kind: str) -> None:
+    """Eight tasks of which one moves: the release is long beside the move, and so is its rounding."""
+    for seed in range(4):
+        wide = {"tasks": "8", "moved": "1", "rho": "0.9", "width": "16", "records": "200", "releases": "3"}
+        folder = drawn(tmp_path / f"{seed}", sigma=4.0, seed=seed, record_as=kind, **wide)
+        assert "MOVES_EXCEED_CLIP" not in {flag["name"] for flag in audit(folder, registry).flags}
+
+
+def test_hypotheses_of_another_coin_are_seen_by_the_attack_without_any(registry: Registry, tmp_path: Path) -> None:
+    """A joint coin whose recorded hypotheses flip one task only: the likelihood ratio reads less than there is."""
+    folder = drawn(tmp_path / "files", sigma=4.0, records="800", releases="20", width="16", rho="1", signal="1.6")
+
+    def one_task(arrays: Arrays, metadata: dict[str, Any]) -> None:
+        for side in "01":
+            arrays[f"oracle/gradients/A/joint/{side}"] = arrays[f"oracle/gradients/A/task1/{side}"]
+            del arrays[f"oracle/gradients/A/task1/{side}"], arrays[f"oracle/gradients/A/task2/{side}"]
+
+    change(folder / "oracle.safetensors", one_task)
+    found = audit(folder, registry)
+    assert "ORACLE_BEATEN" in {flag["name"] for flag in found.flags}
+    assert {f.verdict for f in found.findings if f.role == "confirmatory"} == {"FAILED"}
+
+
+def test_natural_labels_marked_as_canaries_are_flagged(registry: Registry, files: Path) -> None:
+    def lopsided(arrays: Arrays, metadata: dict[str, Any]) -> None:
+        coins = (np.arange(100) % 10 == 0).astype(np.int64)
+        arrays.update({"labels/joint": coins, "labels/task1": coins, "labels/task2": coins})
+
+    change(files / "secrets.safetensors", lopsided)
+    found = audit(files, registry, oracle=False)
+    assert "COINS_NOT_FAIR" in {flag["name"] for flag in found.flags}
+    assert {f.verdict for f in found.findings if f.role == "confirmatory"} <= {"FAILED", "EXCEEDED"}
+
+
+def test_a_clip_over_sites_allows_each_task_its_move(registry: Registry, tmp_path: Path) -> None:
+    folder = drawn(tmp_path / "files", sigma=4.0, records="200", releases="3", rho="0.5")
+    change(folder / "transcript.safetensors", set_mechanism(clip_unit="sites"))
+    assert "MOVES_EXCEED_CLIP" not in {flag["name"] for flag in audit(folder, registry).flags}
+
+
+def test_hypotheses_of_releases_that_never_happened_do_not_count(registry: Registry, tmp_path: Path) -> None:
+    folder = drawn(tmp_path / "files", sigma=4.0, records="400", releases="10", width="8", seen="0.3")
+
+    def always(arrays: Arrays, metadata: dict[str, Any]) -> None:
+        for array in arrays.values():
+            shown = array[np.abs(array).sum(axis=2) > 0]
+            array[np.abs(array).sum(axis=2) == 0] = shown[0]
+
+    change(folder / "oracle.safetensors", always)
+    assert [flag["name"] for flag in audit(folder, registry).flags] == []
+
+
+def test_a_claim_at_delta_0_has_no_finite_epsilon_beside_it(registry: Registry, files: Path) -> None:
+    claim = {"eps": 1.0, "delta": 0.0, "for": "site", "neighbours": "replace", "accountant": "gdp"}
+    change(files / "transcript.safetensors", set_metadata(claims=[claim]))
+    site = next(item for item in audit(files, registry).epsilons if item["name"] == "site")
+    assert site["value"] is None
+    assert "delta 0" in site["reason"]
+
+
 # What is refused
 
 
@@ -180,7 +241,8 @@ def with_nan(arrays: Arrays, metadata: dict[str, Any]) -> None:
 
 
 def one_class(arrays: Arrays, metadata: dict[str, Any]) -> None:
-    arrays["labels/joint"][:] = 1
+    for name in ("labels/joint", "labels/task1", "labels/task2"):
+        arrays[name][:] = 1
 
 
 ONES = np.ones((3, 100, 4), np.float32)
@@ -209,6 +271,12 @@ TWOS = 2 * np.ones((3, 100), np.uint8)
         ("oracle", set_array("oracle/gradients/A/clean", ONES[:2]), "T = "),
         ("oracle", set_metadata(schema="privbench/transcript/1"), "schema is 'privbench/transcript/1', expected"),
         ("secrets", set_array("canary/joint", np.ones(90, np.uint8)), "has N = "),
+        ("secrets", set_array("labels/task2", np.zeros(100, np.int64)), "is not what the coin of joint set it to"),
+        ("transcript", set_array("gradients/A/task1", ONES), "a sum, and releases of single tasks stand beside it"),
+        ("transcript", set_mechanism(noise="separate"), "the mechanism's noise is 'separate', but the releases"),
+        ("transcript", set_mechanism(clip=1e300), "clip is 1e+300; allowed: 1e-12 to 1e+12"),
+        ("transcript", set_array("gradients/A", ONES * np.float32(1e30)), "at most 1e+15 is read"),
+        ("transcript", lambda a, m: m["mechanisms"].append(m["mechanisms"][0]), "two mechanisms are described"),
         ("secrets", one_class, "every coin in 'labels/joint' is 1: one class only"),
         ("secrets", set_array("canary/joint", np.zeros(100, np.uint8)), "marks 0 records; at least 16 are needed"),
         ("secrets", set_array("labels/joint", np.full(100, -1)), "must hold one coin, 0 or 1"),
