@@ -74,7 +74,7 @@ def _oracle_flags(attacked: Attacked) -> set[str]:
     for scored, expected in zip((oracle.one, oracle.all), expectations, strict=True):
         leakage = scored.leakage()
         # Exact tails: near 1 a normal one calls a single miss weak.
-        if 1 - binomial.p_value(leakage.right + 1, leakage.n, expected) < RARE:
+        if leakage.right < leakage.n and 1 - binomial.p_value(leakage.right + 1, leakage.n, expected) < RARE:
             flags.add("ORACLE_WEAK")
         if binomial.p_value(leakage.right, leakage.n, expected) < RARE:
             flags.add("ORACLE_ABOVE_PREDICTION")

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from privbench.report.html import page
 from privbench.report.sweep_lines import BOUNDS, ORACLE, SPECTRAL, Line, Point, lines
-from privbench.report.words import number
+from privbench.report.words import MARKS, number
 from privbench.sweep.record import Row, Sweep
 from privbench.verdict import Verdict
 
@@ -57,8 +57,8 @@ def _each(values: Iterable[str]) -> str:
 
 NOTE = (
     "Every test of every cell shares one error rate of .05 by Holm's method (less .005 for the limits of measured "
-    "rhos): a cell's own record judges that cell alone. Of several seeds the mean is shown. WITHIN is never a proof of "
-    "safety."
+    "rhos): a cell's own record judges that cell alone. Of several seeds the mean is shown. Marks: ✗ EXCEEDED, ✓ "
+    "WITHIN (never a proof of safety), ? INCONCLUSIVE, ○ VACUOUS, ! FAILED."
 )
 
 
@@ -104,7 +104,11 @@ def table(line: Line) -> Table:
     for name in head:
         result.add_column(name, justify="left" if name == "verdicts" else "right", overflow="fold")
     for row in body:
-        result.add_row(*row)
+        # By their marks: words would fold the table. NOTE says which is which.
+        marked = row[-1]
+        for verdict, mark in MARKS.items():
+            marked = marked.replace(f" {verdict}", mark)
+        result.add_row(*row[:-1], marked)
     return result
 
 
