@@ -180,6 +180,11 @@ def test_hypotheses_of_another_coin_are_seen_by_the_attack_without_any(registry:
     assert {f.verdict for f in found.findings if f.role == "confirmatory"} == {"FAILED"}
 
 
+def test_a_run_in_which_every_coin_is_read_is_no_fault(registry: Registry, tmp_path: Path) -> None:
+    folder = drawn(tmp_path / "files", sigma=0.2, records="100", releases="3", width="4")
+    assert [flag["name"] for flag in audit(folder, registry).flags] == []
+
+
 def test_natural_labels_marked_as_canaries_are_flagged(registry: Registry, files: Path) -> None:
     def lopsided(arrays: Arrays, metadata: dict[str, Any]) -> None:
         coins = (np.arange(100) % 10 == 0).astype(np.int64)
