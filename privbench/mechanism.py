@@ -107,8 +107,8 @@ class Claim:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.eps < math.inf:
-            raise InputError(f"a claimed eps must be a finite number above 0, got {self.eps!r}.")
+        if not self.eps > 0:
+            raise InputError(f"a claimed eps must be above 0, got {self.eps!r}.")
         if not 0 <= self.delta < 1:
             raise InputError(f"a claimed delta must lie in [0, 1), got {self.delta!r}.")
         if self.sample_rate is not None and not 0 < self.sample_rate <= 1:
@@ -134,6 +134,7 @@ def _member(what: str, given: object, allowed: tuple[object, ...]) -> None:
         raise InputError(f"{what} is {str(given)[:60]!r}; allowed: {', '.join(map(str, allowed))}.")
 
 
+_LARGEST = 2**1023
 _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
     "float": (int, float),
     "float | None": (int, float, NoneType),
@@ -156,7 +157,7 @@ def _known(cls: type[Mechanism] | type[Claim], data: object, what: str) -> dict[
         types = _JSON_TYPES.get(str(known[key].type), (str,))
         values = value.values() if isinstance(value, Mapping) else ()
         wrong = not isinstance(value, types) or (isinstance(value, bool) and types != (bool,))
-        if wrong or not all(map(_is_number, values)) or (isinstance(value, int) and not _is_number(value)):
+        if wrong or not all(map(_is_number, values)) or (isinstance(value, int | float) and not abs(value) < _LARGEST):
             raise InputError(f"{key} of a {what} is {str(value)[:40]!r}: that is of the wrong type.")
     missing = [key for key, f in known.items() if f.default is MISSING and f.default_factory is MISSING]
     absent = [key for key in missing if key not in data]
@@ -166,5 +167,5 @@ def _known(cls: type[Mechanism] | type[Claim], data: object, what: str) -> dict[
 
 
 def _is_number(value: object) -> bool:
-    """Whether it is a number that a float can hold; JSON has integers that none can."""
-    return isinstance(value, int | float) and (isinstance(value, float) or abs(value) < 2**1023)
+    """Whether it is a finite number that a float can hold; JSON has integers that none can."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST

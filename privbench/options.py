@@ -102,5 +102,5 @@ def parse_number(name: str, text: str, *, whole: bool = False) -> float | int:
     if isinstance(value, float) and math.isnan(value):
         raise InputError(f"{name} must be a number, got '{shown}'.")
     if whole and abs(value) >= 2**63:
-        raise InputError(f"{name} is out of range, got '{shown}'.")
+        raise InputError(f"{name} must be below 2^63 in size, got '{shown}'.")
     return value
