@@ -54,7 +54,7 @@ def test_unknown_keys_are_refused_by_name() -> None:
         Mechanism.from_json({"channel": "gradients", "party": "A", "kind": "none", "sgima": 1})
     with pytest.raises(InputError, match="unknown key 'epsilon' in a claim"):
         Claim.from_json({"epsilon": 1})
-    with pytest.raises(InputError, match="sigma of a mechanism is .* of the wrong type"):
+    with pytest.raises(InputError, match=r"sigma of a mechanism is .* of the wrong type"):
         Mechanism.from_json({"channel": "gradients", "party": "A", "kind": "gaussian", "sigma": {"a": True}})
     claim = Claim(1.0, 1e-5, "site", "replace", "gdp").to_json()
     with pytest.raises(InputError, match="eps of a claim is 'inf'"):
