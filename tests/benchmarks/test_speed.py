@@ -18,7 +18,6 @@ from bench import bench
 from privbench import accounting
 from privbench.attacks.label.oracle_lr import OracleLikelihoodRatio
 from privbench.attacks.label.spectral import Spectral
-from privbench.bounds.claims import nominal_accuracy
 from privbench.data.synthetic import synthetic
 from privbench.options import AuditOptions
 from privbench.recording import Transcript
@@ -68,11 +67,12 @@ def test_attack_on_a_default_recording(benchmark: Any, attack: Any) -> None:
 
 
 def test_nominal_multiplier_by_opacus(benchmark: Any) -> None:
-    benchmark(accounting.nominal_multiplier, 0.5, 0.032, 625, 1e-5)
-
-
-def test_nominal_curve_by_dp_accounting(benchmark: Any) -> None:
-    benchmark(nominal_accuracy, 6.25, 0.032, 625)
+    benchmark.pedantic(
+        accounting.nominal_multiplier,
+        args=(0.5, 0.032, 625, 1e-5),
+        setup=accounting.nominal_eps.cache_clear,
+        rounds=5,
+    )
 
 
 def test_html_page(benchmark: Any, small_audit: AuditResult) -> None:
