@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -153,14 +153,3 @@ def _check_values(name: str, array: Blocks, where: str) -> None:
 def _read(array: Blocks) -> Iterator[Array]:
     for part in blocks_of(array):
         yield np.asarray(array[part])
-
-
-def sizes_of(arrays: Mapping[str, Blocks], prefix: str) -> tuple[int, ...] | None:
-    """The shape of the first array whose name starts so, or None."""
-    return next((array.shape for name, array in arrays.items() if name.startswith(prefix)), None)
-
-
-def second_words(arrays: Mapping[str, Any], first: str, at: int = 1) -> tuple[str, ...]:
-    """The names at place `at` of all arrays under `first`, sorted: the sites of "gradients/SITE"."""
-    found = {name.split("/")[at] for name in arrays if name.startswith(f"{first}/")}
-    return tuple(sorted(found))

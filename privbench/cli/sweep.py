@@ -56,7 +56,8 @@ def run_sweep(
     registry = default_registry()
     cells = plan([request.options for request in requests], registry)
     check_writable(out)
-    check_done(cells, out)
+    if not all(is_done(out, cell) for cell in cells):
+        check_done(cells, out)  # else they are read once, to be judged
     _announce(cells, out, jobs, quiet)
     try:
         with _progress(cells, out, retry, quiet) as ended:

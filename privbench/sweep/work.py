@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from privbench.errors import InputError, PrivbenchError
+from privbench.errors import InputError
 from privbench.record import AUDIT_FILE, write, write_aside
 from privbench.registry import default_registry
 from privbench.runner import prepare, run_prepared
@@ -133,7 +133,7 @@ def _run(cell: Cell, out: Path, folder: Path) -> Status:
     except InputError as error:
         _keep_failure(out, cell, str(error))
         return "failed"
-    except (PrivbenchError, Exception) as error:
+    except Exception as error:
         _keep_failure(out, cell, f"{type(error).__name__}: {error}")
         return "failed"
     (folder / FAILED_FILE).unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,16 @@ class RecordedConfig:
     @property
     def secret(self) -> str:
         return self.secrets.coined[0]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over the three files; they may be gigabytes, so that it is made once."""
+        digest = hashlib.sha256()
+        for path in (self.files.transcript, self.files.secrets, self.files.oracle):
+            if path is not None:
+                with path.open("rb") as handle:
+                    digest.update(hashlib.file_digest(handle, "sha256").digest())
+        return digest.hexdigest()
 
 
 class Recorded(Target):
@@ -80,12 +91,7 @@ class Recorded(Target):
         return {"audited": config}
 
     def fingerprint(self, config: RecordedConfig) -> str:
-        digest = hashlib.sha256()
-        for path in (config.files.transcript, config.files.secrets, config.files.oracle):
-            if path is not None:
-                with path.open("rb") as handle:
-                    digest.update(hashlib.file_digest(handle, "sha256").digest())
-        return digest.hexdigest()
+        return config.fingerprint
 
     def threats(self, config: RecordedConfig) -> tuple[ThreatModel, ...]:
         curious = curious_site(config.party)
@@ -127,7 +133,7 @@ class Recorded(Target):
         """What was recorded; an adversary has nothing to act in."""
         if adversary is not None:
             raise InputError("a recording is over: no active adversary can take part in it.")
-        return TargetRun(config.transcript, config.oracle, config.secrets, (), {}, self.fingerprint(config))
+        return TargetRun(config.transcript, config.oracle, config.secrets, (), {}, config.fingerprint)
 
 
 def _require_coins(secrets: Secrets) -> None:
