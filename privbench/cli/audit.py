@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from privbench.cli.console import plain_console
+from privbench.cli.console import note, plain_console
 from privbench.errors import OK, InputError, unknown
 from privbench.gate import gate
 from privbench.options import RECORDED, AuditOptions, RecordingFiles, parse_number
@@ -114,12 +114,7 @@ def _announce_disk(needed: int, quiet: bool) -> None:
     if needed and not quiet:
         place = tempfile.gettempdir()
         free = shutil.disk_usage(place).free
-        Console(stderr=True, soft_wrap=True).print(
-            f"privbench: the recordings take about {needed / 1e6:,.0f} MB in {place} ({free / 1e9:,.0f} GB free).",
-            style="dim",
-            markup=False,
-            highlight=False,
-        )
+        note(f"privbench: the recordings take about {needed / 1e6:,.0f} MB in {place} ({free / 1e9:,.0f} GB free).")
 
 
 def _recording(values: Mapping[str, Any]) -> RecordingFiles | None:

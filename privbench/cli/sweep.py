@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from privbench.cli.audit import SWEEP_LISTS, Request, read_toml, split_list
-from privbench.cli.console import plain_console
+from privbench.cli.console import note, plain_console
 from privbench.errors import OK, InputError, PrivbenchError, unknown
 from privbench.grid import parse_range
 from privbench.options import RECORDED, parse_number
@@ -140,9 +140,7 @@ def _announce(cells: Sequence[Cell], out: Path, jobs: int, quiet: bool) -> None:
         text = (
             f"privbench: {missing} of {len(cells)} cells to run; recordings take up to {need / 1e6:,.0f} MB in {out} "
         )
-        Console(stderr=True, soft_wrap=True).print(
-            text + f"({free / 1e9:,.0f} GB free).", style="dim", markup=False, highlight=False
-        )
+        note(text + f"({free / 1e9:,.0f} GB free).")
 
 
 @contextmanager
