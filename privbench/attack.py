@@ -1,7 +1,8 @@
-"""What an attack is: a small frozen configuration and `run`, which sees a `View` and returns a `Guess`.
+"""What an attack is: a small frozen configuration and `run`, which sees a `View` and returns what it makes of it.
 
-The base class owns `__call__`: it checks channels, shapes and finiteness, and settles exact ties. An attack
-never decides whether it succeeded; the scorer does, and only the scorer holds the secrets.
+An `Attack` guesses coins, an `Inversion` reconstructs inputs. The base classes own `__call__`: they check channels,
+shapes and finiteness, and settle exact ties. An attack never decides whether it succeeded; the scorer does, and only
+the scorer holds the secrets.
 """
 
 from __future__ import annotations
@@ -58,6 +59,11 @@ class Hints:
     index: Index
     secrets: Index
 
+    @classmethod
+    def none(cls) -> Hints:
+        """No hints at all."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -80,7 +86,8 @@ class View:
     arrays     the transcript's arrays that the threat model allows; the oracle's only with model and inputs. Large ones
                stay in their file: read them by blocks, `array[t][rows]`
     candidates the records whose secret it has to guess, [m]; hints are not among them
-    secret     which secret: "joint" or a task; moved: the tasks whose labels its coin sets
+    secret     which secret: "joint" or a task; the victim of an inversion
+    moved      the tasks whose labels the coin sets
     """
 
     threat: ThreatModel
@@ -133,18 +140,31 @@ class Guess:
 
 
 @dataclass(frozen=True)
+class Reconstruction:
+    """Token ids as an inversion reads them; -1 where it says nothing.
+
+    single       int64 [T, m, L]: each release on its own
+    accumulated  int64 [T, m, L]: row t uses the releases 0 .. t
+    """
+
+    single: Index
+    accumulated: Index
+
+
+@dataclass(frozen=True)
 class NotApplicable:
     """The attack cannot run on this view, and why."""
 
     reason: str
 
 
-class Attack(ABC):
-    """Base of all attacks. Authors write `run` and a card."""
+class AttackBase(ABC):
+    """What attacks of every kind have: a card, and reasons not to run."""
 
     card: ClassVar[AttackCard]
 
-    def __call__(self, view: View, rng: np.random.Generator) -> Guess | NotApplicable:
+    def refusal(self, view: View) -> NotApplicable | None:
+        """Why this attack cannot run on this view, or None."""
         missing = [channel for channel in self.card.channels if channel not in view.threat.channels]
         if missing:
             return NotApplicable(f"needs the channel {missing[0]}, which {view.threat.label} does not see")
@@ -152,8 +172,20 @@ class Attack(ABC):
         if unknown_to_it:
             return NotApplicable(f"needs to know the {unknown_to_it[0]}, which {view.threat.label} does not")
         reason = self.lacks(view)
-        if reason:
-            return NotApplicable(reason)
+        return NotApplicable(reason) if reason else None
+
+    def lacks(self, view: View) -> str | None:
+        """Why this view has not what the attack needs, or None. Override for attacks with further needs."""
+        return None
+
+
+class Attack(AttackBase):
+    """Base of all attacks that guess coins. Authors write `run` and a card."""
+
+    def __call__(self, view: View, rng: np.random.Generator) -> Guess | NotApplicable:
+        refused = self.refusal(view)
+        if refused is not None:
+            return refused
         if np.intersect1d(view.candidates, view.hints.index).size:
             raise InputError("hints and scored records overlap; an attack may not be scored on what it was told.")
         guess = self.run(view, rng)
@@ -161,13 +193,30 @@ class Attack(ABC):
             _settled(guess.single, view, rng, self.card.name), _settled(guess.accumulated, view, rng, self.card.name)
         )
 
-    def lacks(self, view: View) -> str | None:
-        """Why this view has not what the attack needs, or None. Override for attacks with further needs."""
-        return None
-
     @abstractmethod
     def run(self, view: View, rng: np.random.Generator) -> Guess:
         """Score every candidate. Thresholds and signs come from `view.hints` only."""
+
+
+class Inversion(AttackBase):
+    """Base of all attacks that reconstruct what the party `view.secret` put in. Authors write `run` and a card."""
+
+    def __call__(self, view: View, rng: np.random.Generator) -> Reconstruction | NotApplicable:
+        refused = self.refusal(view)
+        if refused is not None:
+            return refused
+        found = self.run(view, rng)
+        for tokens in (found.single, found.accumulated):
+            if tokens.ndim != 3 or tokens.shape[1] != len(view.candidates) or tokens.dtype != np.int64:
+                raise ValueError(
+                    f"inversion {self.card.name} returned {tokens.dtype} {tokens.shape}, expected int64 "
+                    f"[T, {len(view.candidates)}, L]."
+                )
+        return found
+
+    @abstractmethod
+    def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
+        """Reconstruct every candidate; a position that it cannot read is a wrong guess, never left out."""
 
 
 def suffices(card: AttackCard, threat: ThreatModel) -> bool:
@@ -217,6 +266,8 @@ def stream_sigma(mechanism: Mechanism, name: str) -> float:
 
 def _allowed(name: str, threat: ThreatModel) -> bool:
     channel, _, rest = name.partition("/")
+    if channel == "public":
+        return Knowledge.BASE in threat.knowledge
     if channel == "reference":
         return Channel.OUTPUTS in threat.channels
     if channel not in set(threat.channels):

@@ -22,6 +22,7 @@ from privbench.record import Finding, Series
 from privbench.registry import Registry
 from privbench.scoring import Control, Leakage, ScoredGuess
 from privbench.stats import binomial
+from privbench.target import TargetRun
 from privbench.threat import ThreatModel
 from privbench.verdict import (
     ALPHA,
@@ -41,18 +42,64 @@ NOTHING = "none"
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """All that findings are made of. `run_flags`: those that the run itself raised."""
+class Header:
+    """What every finding of a run says in the same words."""
 
     target: str
     seed: int
     defense: str
     eps: float | str | None
+
+    def finding(
+        self, name: str, attack: str, card: AttackCard, threat: ThreatModel, secret: str, releases: int, metric: str
+    ) -> Finding:
+        """A planned cell of which nothing is known yet: it counts as FAILED until something is."""
+        return Finding(
+            id=name,
+            target=self.target,
+            party=threat.name,
+            threat_model=threat.label,
+            channel=str(card.channels[0]),
+            attack=attack,
+            secret=secret,
+            releases=releases,
+            metric=metric,
+            value=None,
+            low=None,
+            high=None,
+            level=None,
+            n=None,
+            canaries=None,
+            chance=None,
+            baseline=None,
+            controls={"positive": None, "negative": None},
+            role="descriptive",
+            bound=None,
+            verdict=Verdict.FAILED,
+            reason="",
+            strength=None,
+            seed=self.seed,
+            defense=self.defense,
+            eps=self.eps,
+        )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that findings about coins are made of. `run_flags`: those that the run itself raised."""
+
+    header: Header
     attacked: Attacked
     mechanisms: tuple[Mechanism, ...]
     claims: tuple[Claim, ...]
     moved: tuple[str, ...]
     run_flags: frozenset[str]
+
+
+def evidence_of(header: Header, attacked: Attacked, run: TargetRun, run_flags: frozenset[str]) -> Evidence:
+    """The evidence of a run that was just attacked."""
+    moved = run.secrets.moved(attacked.secret)
+    return Evidence(header, attacked, run.mechanisms, run.claims, moved, run_flags)
 
 
 @dataclass(frozen=True)
@@ -62,6 +109,16 @@ class Judged:
     flags: tuple[str, ...]
     series: Mapping[str, Series]
     scores: Mapping[str, npt.NDArray[Any]]
+
+    def __add__(self, other: Judged) -> Judged:
+        """Both parts of one run, this one first."""
+        return Judged(
+            self.findings + other.findings,
+            self.planned + other.planned,
+            tuple(sorted({*self.flags, *other.flags})),
+            {**self.series, **other.series},
+            {**self.scores, **other.scores},
+        )
 
 
 @dataclass(frozen=True)
@@ -100,11 +157,11 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
     judgements = dict(zip(tests, judge(list(tests.values()), ALPHA - spent, planned), strict=True))
     findings = []
     for cell in cells:
-        finding = _blank(cell, evidence)
+        finding = _blank(cell, evidence.header)
         outcome = attacked.outcomes.get(cell.attack)
         value = values[cell.id]
         if outcome is None:
-            finding = _refused(finding, attacked.refused[cell.attack][2])
+            finding = refused(finding, attacked.refused[cell.attack][2])
         else:
             finding = _measured(finding, cell, outcome, attacked)
             if isinstance(value, Unsupported):
@@ -191,38 +248,13 @@ def _test(cell: _Cell, outcome: Outcome, value: BoundValue, refuted: frozenset[s
     )
 
 
-def _blank(cell: _Cell, evidence: Evidence) -> Finding:
-    return Finding(
-        id=cell.id,
-        target=evidence.target,
-        party=cell.threat.name,
-        threat_model=cell.threat.label,
-        channel=str(cell.card.channels[0]),
-        attack=cell.attack,
-        secret=f"canary/{cell.secret}",
-        releases=cell.releases,
-        metric=METRIC,
-        value=None,
-        low=None,
-        high=None,
-        level=None,
-        n=None,
-        canaries=None,
-        chance=None,
-        baseline=None,
-        controls={"positive": None, "negative": None},
-        role="confirmatory" if cell.counts else "descriptive",
-        bound=None,
-        verdict=Verdict.FAILED,
-        reason="",
-        strength=None,
-        seed=evidence.seed,
-        defense=evidence.defense,
-        eps=evidence.eps,
-    )
+def _blank(cell: _Cell, header: Header) -> Finding:
+    blank = header.finding(cell.id, cell.attack, cell.card, cell.threat, f"canary/{cell.secret}", cell.releases, METRIC)
+    return replace(blank, role="confirmatory") if cell.counts else blank
 
 
-def _refused(finding: Finding, why: NotApplicable | Failure) -> Finding:
+def refused(finding: Finding, why: NotApplicable | Failure) -> Finding:
+    """A cell whose attack could not be run, or broke."""
     verdict = Verdict.FAILED if isinstance(why, Failure) else Verdict.NOT_APPLICABLE
     return replace(finding, verdict=verdict, reason=why.reason, role="descriptive")
 

@@ -54,6 +54,7 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("activations/SITE", _FLOATS, ("T activations", "N", "...")),
         Rule("activations/SITE/mask", _COINS, ("N", "L SITE")),
         Rule("updates/CLIENT/PARAM", _FLOATS, ("T updates", "...")),
+        Rule("public/NAME", _FLOATS, ("...",)),
         Rule("outputs/TASK", _FLOATS, ("N", "K TASK")),
         Rule("reference/outputs/TASK", _FLOATS, ("R", "N", "K TASK")),
         Rule("reference/member", _COINS, ("R", "N")),
@@ -71,7 +72,8 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("labels/TASK", _LABELS, ("N", "...")),
         Rule("canary/TASK", _COINS, ("N",)),
         Rule("member", _COINS, ("N",)),
-        Rule("inputs/SITE", _FLOATS, ("N", "...")),
+        Rule("inputs/SITE", (*_FLOATS, *_LABELS), ("N", "...")),
+        Rule("inputs/SITE/answers", _LABELS, ("N", "L SITE")),
     ),
 }
 
@@ -132,6 +134,7 @@ def _agree(sizes: dict[str, tuple[int, str]], key: str, size: int, name: str, wh
 
 def _check_values(name: str, array: Blocks, where: str) -> None:
     parts = name.split("/")
+    whole = "labels" in parts or (parts[0] == "inputs" and not is_float(array.dtype))
     zero_one = parts[-1] in ("seen", "mask") or "canary" in parts or name in ("member", "reference/member")
     for block in _read(array):
         if is_float(array.dtype) and not np.isfinite(block).all():
@@ -142,9 +145,9 @@ def _check_values(name: str, array: Blocks, where: str) -> None:
             )
         if zero_one and int(block.max()) > 1:
             raise InputError(f"{where}: array '{name}' holds {int(block.max())}; it may hold 0 and 1 only.")
-        if "labels" in parts and int(block.min()) < -1:
+        if whole and int(block.min()) < -1:
             raise InputError(
-                f"{where}: array '{name}' holds {int(block.min())}; labels are 0 and above, and -1 for unknown."
+                f"{where}: array '{name}' holds {int(block.min())}; labels and tokens are 0 and above, -1 for none."
             )
     if name == "auxiliary/index" and len(np.unique(values := np.asarray(array))) < len(values):
         raise InputError(f"{where}: array '{name}' names a record twice.")

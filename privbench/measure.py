@@ -46,6 +46,10 @@ class Failure:
     reason: str
 
 
+Refused = tuple[AttackCard, ThreatModel, NotApplicable | Failure]
+"""An attack that gave no scores, the adversary it was tried for, and why."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What one attack achieved on the joint coin. `one` and `all` are by number of releases, `curve` is [T, m]."""
@@ -65,7 +69,7 @@ class Attacked:
 
     secret: str
     outcomes: Mapping[str, Outcome]
-    refused: Mapping[str, tuple[AttackCard, ThreatModel, NotApplicable | Failure]]
+    refused: Mapping[str, Refused]
     releases: int
     scored: npt.NDArray[np.int64]
     mechanism: Mechanism | None
@@ -98,11 +102,11 @@ def attack_all(
         seen = run.transcript.array(mask) if mask in run.transcript.arrays else None
         moves = Moves.measure(run.oracle, site, secret, moved, scored, mechanism, seen)
     outcomes: dict[str, Outcome] = {}
-    refused: dict[str, tuple[AttackCard, ThreatModel, NotApplicable | Failure]] = {}
+    refused: dict[str, Refused] = {}
     for done, name in enumerate(names):
         progress(f"attack {name}", done / max(len(names), 1))
         attack: Attack = registry.get("attacks", name)()
-        threat = _sufficient(attack.card, threats)
+        threat = sufficient(attack.card, threats)
         bench = _Bench(run, threat, secret, hints, scored, coins, stream(seed, name))
         result: Outcome | NotApplicable | Failure
         try:
@@ -209,7 +213,7 @@ def _split(
     return Hints(canaries[told], coins[told].astype(np.int64)), canaries[scored], coins[scored]
 
 
-def _sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:
+def sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:
     """The first threat model that knows what the attack needs, else the first (which will refuse and say why)."""
     for threat in threats:
         if suffices(card, threat):

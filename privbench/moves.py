@@ -7,17 +7,17 @@ happened (those mix signs), and never replaced by the labels' correlation (docs/
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
+from scipy import special
 
 from privbench.mechanism import Mechanism
 from privbench.recording import Oracle
+from privbench.stats.shares import upper_mean
 from privbench.tensors import step_of
 
 Array = npt.NDArray[np.float64]
@@ -173,23 +173,6 @@ def _hypotheses(oracle: Oracle, site: str, names: Sequence[str]) -> dict[str, tu
     """The arrays of both hypotheses, of each of these secrets that the oracle holds."""
     pairs = {name: (f"oracle/gradients/{site}/{name}/0", f"oracle/gradients/{site}/{name}/1") for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] in oracle.arrays and pair[1] in oracle.arrays}
-
-
-def upper_mean(mean: float, n: int, alpha: float) -> float:
-    """Upper confidence limit of a mean of n independent values in [0, 1], whatever their distribution.
-
-    Hoeffding's inequality in its relative-entropy form (Hoeffding 1963, theorem 1): the u with n KL(mean, u) =
-    log(1 / alpha). A Student limit misses rare large values, and this one feeds an exact test.
-    """
-    target = math.log(1 / alpha) / n
-
-    def excess(u: float) -> float:
-        return float(special.rel_entr(mean, u) + special.rel_entr(1 - mean, 1 - u)) - target
-
-    top = float(np.nextafter(1.0, 0.0))
-    if mean >= top or excess(top) <= 0:
-        return 1.0
-    return float(optimize.brentq(excess, max(mean, 0.0), top))
 
 
 def label_association(labels: Sequence[npt.NDArray[np.int64]]) -> float | None:

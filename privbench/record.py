@@ -84,7 +84,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Audit:
-    """A whole record. The mappings are JSON objects as audit.json holds them."""
+    """A whole record. The mappings are JSON objects as audit.json holds them.
+
+    secret: whose coins were guessed; inputs: whose inputs were reconstructed; None where the run holds none.
+    """
 
     cell: str
     manifest: Mapping[str, Any]
@@ -93,7 +96,8 @@ class Audit:
     claims: Sequence[Mapping[str, Any]]
     epsilons: Sequence[Mapping[str, Any]]
     utility: Sequence[Mapping[str, Any]]
-    secret: Mapping[str, Any]
+    secret: Mapping[str, Any] | None
+    inputs: Mapping[str, Any] | None
     moves: Mapping[str, Any]
     noise: Mapping[str, Any] | None
     findings: tuple[Finding, ...]

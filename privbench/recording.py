@@ -191,7 +191,9 @@ class Oracle(Recording):
 
 @dataclass(frozen=True)
 class Secrets(Recording):
-    """For the scorer only: labels/TASK int64 [N] or [N, L], labels/joint int64 [N], canary/joint uint8 [N].
+    """For the scorer only: labels/TASK int64 [N] or [N, L], labels/joint int64 [N], canary/joint uint8 [N];
+    inputs/SITE [N, ...], where they are token ids int64 [N, L] (-1 padding) with inputs/SITE/answers int64 [N, L], the
+    number of the question that a token answers, -1 in the template.
 
     Metadata: "joint", the tasks that the joint coin moves.
     """
@@ -213,6 +215,11 @@ class Secrets(Recording):
         names = [name.partition("/")[2] for name in self.arrays if name.startswith("canary/")]
         return tuple(sorted(names, key=lambda name: (name != JOINT, name)))
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The parties whose token inputs are recorded, with the places of the answers."""
+        return tuple(sorted(name.split("/")[1] for name in self.arrays if name.endswith("/answers")))
+
     def coins(self, secret: str) -> tuple[Array, Array]:
         """Canaries' record numbers [m], ascending, and their coins uint8 [m]."""
         canaries = np.flatnonzero(self.array(f"canary/{secret}"))
@@ -225,6 +232,8 @@ class Secrets(Recording):
             raise InputError(f"{where}: 'joint' in the metadata must be a list of task names, got {str(joint)[:60]}.")
         if len(set(joint)) != len(joint) or (f"canary/{JOINT}" in self.arrays and not joint):
             raise InputError(f"{where}: 'joint' in the metadata must name each task that the joint coin moves, once.")
+        for party in self.given:
+            self._check_answers(party, where)
         for secret in self.coined:
             name = f"labels/{secret}"
             if name not in self.arrays:
@@ -242,6 +251,15 @@ class Secrets(Recording):
                         f"{where}: 'labels/{task}' is not what the coin of {secret} set it to, at "
                         f"{int((own != coins[:, :1]).any(axis=1).sum())} canaries."
                     )
+
+    def _check_answers(self, party: str, where: str) -> None:
+        name = f"inputs/{party}"
+        tokens, answers = self.arrays.get(name), self.array(f"{name}/answers")
+        if tokens is None or tokens.shape != answers.shape:
+            raise InputError(f"{where}: '{name}/answers' needs '{name}' of the same shape {list(answers.shape)}.")
+        empty = np.flatnonzero((answers < 0).all(axis=1))
+        if len(empty):
+            raise InputError(f"{where}: '{name}/answers' marks no answer of record {int(empty[0])}; leave it out.")
 
 
 R = TypeVar("R", bound=Recording)

@@ -30,7 +30,7 @@ SINGULAR: Mapping[Group, str] = {
 # The base class that a member of each group must have.
 BASES: Mapping[Group, str] = {
     "targets": "privbench.target:Target",
-    "attacks": "privbench.attack:Attack",
+    "attacks": "privbench.attack:AttackBase",
     "defenses": "privbench.defenses.base:Defense",
     "bounds": "privbench.bounds.base:Bound",
 }
@@ -42,6 +42,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "recorded": "privbench.targets.recorded.target:Recorded",
     },
     "attacks": {
+        "inversion/nearest-token": "privbench.attacks.inversion.nearest_token:NearestToken",
         "label/oracle-lr": "privbench.attacks.label.oracle_lr:OracleLikelihoodRatio",
         "label/spectral": "privbench.attacks.label.spectral:Spectral",
     },

@@ -18,12 +18,12 @@ from typing import Any
 import numpy.typing as npt
 
 from privbench.errors import InputError
-from privbench.findings import Evidence, assemble
+from privbench.findings import Header, evidence_of
 from privbench.flags import FLAGS
 from privbench.manifest import cell_hash, manifest
-from privbench.measure import attack_all
 from privbench.moves import label_association
 from privbench.options import AuditOptions
+from privbench.parts import attack, describe_coins, describe_inputs, describe_moves, judge_parts
 from privbench.record import Audit, hash_scores
 from privbench.registry import Registry
 from privbench.target import Progress, Role, Target, TargetRun
@@ -100,29 +100,13 @@ def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress
     report("attacks", 0.0)
     threats = target.threats(config)
     audited, clean = runs["audited"], runs.get("clean")
-    attacked = attack_all(
-        prepared.attacks,
-        registry,
-        threats,
-        audited,
-        options.seed,
-        association=None if clean is None else _association(audited, clean),
-        progress=report,
-    )
-    evidence = Evidence(
-        target=options.target,
-        seed=options.seed,
-        defense=str(prepared.resolved["defense"]),
-        eps=prepared.resolved["eps"],
-        attacked=attacked,
-        mechanisms=audited.mechanisms,
-        claims=audited.claims,
-        moved=audited.secrets.moved(attacked.secret),
-        run_flags=frozenset(_run_flags(runs)),
-    )
+    header = Header(options.target, options.seed, str(prepared.resolved["defense"]), prepared.resolved["eps"])
+    association = None if clean is None else _association(audited, clean)
+    parts = attack(prepared.attacks, registry, threats, audited, options.seed, association, report)
     report("bounds and verdicts", 0.9)
-    judged = assemble(evidence, registry)
-    canaries = audited.secrets.array(f"canary/{attacked.secret}")
+    flags = frozenset(_run_flags(runs))
+    evidence = None if parts.coins is None else evidence_of(header, parts.coins, audited, flags)
+    judged = judge_parts(parts, evidence, header, prepared.attacks, registry, threats[0], flags)
     audit = Audit(
         cell=prepared.cell,
         manifest=manifest(
@@ -137,22 +121,11 @@ def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress
         mechanisms=[item.to_json() for item in audited.mechanisms],
         claims=[item.to_json() for item in audited.claims],
         epsilons=[item.to_json() for item in target.epsilons(config)],
-        utility=[item.to_json() for item in clean.utility] if clean is not None else [],
-        secret={
-            "name": f"canary/{attacked.secret}",
-            "moved": list(evidence.moved),
-            "canaries": int(canaries.sum()),
-            "scored": len(attacked.scored),
-            "records": len(canaries),
-        },
-        moves={
-            "rho": attacked.rho.to_json() if attacked.rho else None,
-            "excess": attacked.excess,
-            "at_clip": attacked.at_clip,
-            "above_clip": attacked.above_clip,
-            "predicted": attacked.prediction.one if attacked.prediction else None,
-        },
-        noise=attacked.noise.to_json() if attacked.noise else None,
+        utility=[item.to_json() for item in (clean or audited).utility],
+        secret=describe_coins(parts.coins, audited.secrets),
+        inputs=describe_inputs(parts.inputs, audited.secrets),
+        moves=describe_moves(parts.coins),
+        noise=parts.coins.noise.to_json() if parts.coins is not None and parts.coins.noise else None,
         findings=judged.findings,
         planned=judged.planned,
         flags=[FLAGS[name].to_json() for name in judged.flags],
@@ -180,10 +153,6 @@ def _association(audited: TargetRun, clean: TargetRun) -> float | None:
 def _run_flags(runs: Mapping[Role, TargetRun]) -> set[str]:
     clean = runs.get("clean")
     flags = {name for run in runs.values() for name in run.flags}
-    if (
-        clean
-        and clean.utility
-        and all(item.gain_low <= abs(item.baseline_other_seed - item.baseline) for item in clean.utility)
-    ):
+    if clean and clean.utility and all(item.gained_nothing for item in clean.utility):
         flags.add("ENCODERS_LEARNED_NOTHING")
     return flags

@@ -18,9 +18,9 @@ from scipy import integrate, stats
 
 from privbench.accounting import gdp_delta, gdp_eps, gdp_mu
 from privbench.bounds.base import BoundValue
-from privbench.moves import upper_mean
 from privbench.stats import binomial
 from privbench.stats.holm import holm
+from privbench.stats.shares import upper_mean
 from privbench.verdict import ALPHA, ConfirmatoryTest, Verdict, judge
 
 DELTA = 1e-5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -37,11 +37,12 @@ class TargetCard:
 
 @dataclass(frozen=True)
 class Utility:
-    """How well the trained system does one task on held-out records, beside encoders that learned nothing.
+    """How well the trained system does one task on held-out records, beside what needs no training of its parts.
 
-    `baseline`: the same server, from the same start, on frozen random encoders; `baseline_other_seed`: the same from
-    another start, which shows a training's own chance; `gain` over the baseline on the same records (paired), with an
-    interval that covers the choice of test records only.
+    `baseline`, and what it is, `baseline_name`: of PRISM the same server, from the same start, on frozen random
+    encoders; of a survey the most frequent answer. `baseline_other_seed`: the same from another start, which shows a
+    training's own chance; None where the baseline has none. `gain` over the baseline on the same records (paired),
+    with an interval that covers the choice of test records only. `references`: other methods on the same records.
     """
 
     task: str
@@ -51,11 +52,19 @@ class Utility:
     high: float
     n: int
     split: str
+    baseline_name: str
     baseline: float
-    baseline_other_seed: float
+    baseline_other_seed: float | None
     gain: float
     gain_low: float
     gain_high: float
+    references: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def gained_nothing(self) -> bool:
+        """Whether the gain is no larger than what another start of the baseline gains."""
+        other = self.baseline if self.baseline_other_seed is None else self.baseline_other_seed
+        return self.gain_low <= abs(other - self.baseline)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -41,6 +41,7 @@ class Knowledge(StrEnum):
     MODEL = "model"
     INPUTS = "inputs"
     HINTS = "hints"
+    BASE = "base"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class ThreatModel:
 
     HINTS: it knows the secret of a few records (the calibration coins), which are never scored.
     MODEL with INPUTS is the auditor's oracle: it can evaluate both hypotheses exactly.
+    BASE: it knows the public pretrained model that the training started from, as everybody does.
     """
 
     party: Party
@@ -119,6 +121,17 @@ def curious_site(name: str) -> ThreatModel:
     )
 
 
+def curious_server() -> ThreatModel:
+    """A server that keeps the cut activations it receives; it knows the defence and the public base model."""
+    return ThreatModel(
+        Party.SERVER,
+        "",
+        Behaviour.CURIOUS,
+        frozenset({Channel.ACTIVATIONS}),
+        frozenset({Knowledge.MECHANISM, Knowledge.BASE}),
+    )
+
+
 def auditor_of(site: ThreatModel) -> ThreatModel:
     """The same adversary who could also evaluate both hypotheses: it knows the model and every site's inputs."""
     return replace(site, knowledge=site.knowledge | {Knowledge.MODEL, Knowledge.INPUTS})
@@ -137,6 +150,7 @@ _KNOWN = {
     Knowledge.MODEL: "the model in every step",
     Knowledge.INPUTS: "every site's inputs",
     Knowledge.HINTS: "the coins of a few records that are never scored",
+    Knowledge.BASE: "the public base model and its tokenizer",
 }
 
 

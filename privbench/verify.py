@@ -18,20 +18,23 @@ import numpy as np
 from privbench.attack import AttackCard, NotApplicable, gradient_mechanism
 from privbench.differences import fields
 from privbench.errors import InputError, RecordError
-from privbench.findings import Evidence, Judged, assemble
-from privbench.measure import Attacked, Failure, Outcome
+from privbench.findings import Evidence, Header, Judged
+from privbench.invert import Inversions, Inverted, input_mechanism
+from privbench.measure import Attacked, Failure, Outcome, Refused
 from privbench.mechanism import Claim, Mechanism
 from privbench.moves import Prediction, Rho
 from privbench.noise import NoiseCheck
-from privbench.record import AUDIT_FILE, Audit, hash_record, hash_scores, read_json, read_scores
+from privbench.parts import Parts, judge_parts
+from privbench.record import AUDIT_FILE, Audit, Finding, hash_record, hash_scores, read_json, read_scores
 from privbench.recording import Secrets
+from privbench.recovery import Recovered
 from privbench.registry import Registry
 from privbench.report.pages import PAGES, render
 from privbench.scoring import ScoredGuess
 from privbench.threat import ThreatModel
 from privbench.verdict import Verdict
 from privbench.verify_record import contradictions
-from privbench.verify_scores import Scores, contradictory, malformed, releases_of, secret_of
+from privbench.verify_scores import Scores, attacks_of, contradictory, malformed, releases_of, secret_of
 
 RECOMPUTED = (
     "values, intervals, controls, bounds, p-values, verdicts, flags, curves, epsilons, claims and noise against the "
@@ -77,8 +80,9 @@ def verify(folder: Path, registry: Registry, secrets: Secrets | None = None) -> 
     if not faults:
         differences += contradictory(audit, scores)
         differences += _compare(audit, assemble_again(audit, scores, registry))
-        if secrets is not None:
-            differences += _compare_coins(secret_of(audit), scores, secrets)
+        secret = secret_of(audit)
+        if secrets is not None and secret is not None:
+            differences += _compare_coins(secret, scores, secrets)
         differences += _pages(folder, audit)
     return tuple(dict.fromkeys(differences))
 
@@ -93,31 +97,40 @@ def assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
         claims = tuple(Claim.from_json(item) for item in audit.claims)
     except InputError as error:
         raise RecordError(f"audit.json: {error}") from error
-    threats = {str(item["label"]): ThreatModel.from_json(item) for item in audit.threats}
-    first, secret, releases = audit.findings[0], secret_of(audit), releases_of(audit)
+    parts = Parts(
+        None if audit.secret is None else _coins_again(audit, scores, registry, mechanisms),
+        None if audit.inputs is None else _inputs_again(audit, scores, registry, mechanisms),
+    )
+    first = audit.findings[0]
+    header = Header(first.target, first.seed, first.defense, first.eps)
+    flags = frozenset(flag["name"] for flag in audit.flags) & RUN_FLAGS
+    evidence = None
+    if parts.coins is not None and audit.secret is not None:
+        evidence = Evidence(header, parts.coins, mechanisms, claims, tuple(audit.secret["moved"]), flags)
+    threat = ThreatModel.from_json(audit.threats[0])
+    try:
+        return judge_parts(parts, evidence, header, attacks_of(audit), registry, threat, flags)
+    except InputError as error:
+        raise RecordError(f"audit.json cannot be assembled again: {error}") from error
+
+
+def _coins_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: tuple[Mechanism, ...]) -> Attacked:
+    secret, releases = str(secret_of(audit)), releases_of(audit)
     outcomes: dict[str, Outcome] = {}
-    refused: dict[str, tuple[AttackCard, ThreatModel, NotApplicable | Failure]] = {}
-    for finding in audit.findings:
-        if finding.attack in outcomes or finding.attack in refused:
-            continue
-        card = registry.get("attacks", finding.attack).card
-        threat = threats.get(finding.threat_model)
-        if threat is None:
-            raise RecordError(f"finding {finding.id} names a threat model that the record does not describe.")
-        if f"curve/{finding.attack}/{secret}" in scores:
-            outcomes[finding.attack] = _outcome(f"{finding.attack}/{secret}", card, threat, scores, releases)
-        elif finding.verdict == Verdict.FAILED:
-            refused[finding.attack] = (card, threat, Failure(finding.reason))
+    refused: dict[str, Refused] = {}
+    for name, card, threat, finding in _attacks(audit, registry, "canary/"):
+        if f"curve/{name}/{secret}" in scores:
+            outcomes[name] = _outcome(f"{name}/{secret}", card, threat, scores, releases)
         else:
-            refused[finding.attack] = (card, threat, NotApplicable(finding.reason))
+            refused[name] = _refused(card, threat, finding)
     rho, predicted, accumulated = audit.moves["rho"], audit.moves["predicted"], audit.series.get("oracle, predicted")
-    attacked = Attacked(
+    return Attacked(
         secret,
         outcomes,
         refused,
         releases,
         np.asarray(scores[f"index/{secret}"]),
-        gradient_mechanism(mechanisms, first.party),
+        gradient_mechanism(mechanisms, audit.findings[0].party),
         prediction=Prediction(predicted, accumulated.y) if predicted is not None and accumulated is not None else None,
         excess=audit.moves["excess"],
         at_clip=audit.moves["at_clip"],
@@ -125,21 +138,44 @@ def assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
         rho=Rho(**rho) if rho is not None else None,
         noise=NoiseCheck(**audit.noise) if audit.noise is not None else None,
     )
-    evidence = Evidence(
-        first.target,
-        first.seed,
-        first.defense,
-        first.eps,
-        attacked,
-        mechanisms,
-        claims,
-        tuple(audit.secret["moved"]),
-        frozenset(flag["name"] for flag in audit.flags) & RUN_FLAGS,
-    )
-    try:
-        return assemble(evidence, registry)
-    except InputError as error:
-        raise RecordError(f"audit.json cannot be assembled again: {error}") from error
+
+
+def _inputs_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: tuple[Mechanism, ...]) -> Inversions:
+    """The numbers of guesses are the record's own: the answers they count are in no record."""
+    said = audit.inputs or {}
+    victim = str(said["name"]).removeprefix("input/")
+    outcomes: dict[str, Inverted] = {}
+    refused: dict[str, Refused] = {}
+    for name, card, threat, finding in _attacks(audit, registry, "input/"):
+        key = f"{name}/{said['name']}"
+        if f"curve/{key}" not in scores:
+            refused[name] = _refused(card, threat, finding)
+            continue
+        found = {}
+        for item in audit.findings:
+            rows = scores.get(f"recovered/{key}/{item.releases}/{item.metric}")
+            if item.attack == name and rows is not None:
+                weights, gains, shuffled, modes = rows.astype(np.float64)
+                found[item.releases, item.metric] = Recovered(weights, gains, shuffled, modes, item.n or 0)
+        outcomes[name] = Inverted(card, threat, found, scores[f"curve/{key}"])
+    mechanism = input_mechanism(mechanisms, victim)
+    return Inversions(victim, outcomes, refused, said["releases"], scores[f"index/{said['name']}"], mechanism)
+
+
+def _attacks(audit: Audit, registry: Registry, kind: str) -> Iterator[tuple[str, AttackCard, ThreatModel, Finding]]:
+    """Each attack on secrets of this kind, with its first finding."""
+    threats = {str(item["label"]): ThreatModel.from_json(item) for item in audit.threats}
+    for name in attacks_of(audit, kind):
+        finding = next(item for item in audit.findings if item.attack == name)
+        threat = threats.get(finding.threat_model)
+        if threat is None:
+            raise RecordError(f"finding {finding.id} names a threat model that the record does not describe.")
+        yield name, registry.get("attacks", name).card, threat, finding
+
+
+def _refused(card: AttackCard, threat: ThreatModel, finding: Finding) -> Refused:
+    failed = finding.verdict == Verdict.FAILED
+    return card, threat, Failure(finding.reason) if failed else NotApplicable(finding.reason)
 
 
 def _outcome(name: str, card: AttackCard, threat: ThreatModel, scores: Scores, releases: int) -> Outcome:

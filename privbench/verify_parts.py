@@ -72,7 +72,7 @@ class Parts:
 
     @property
     def moved(self) -> tuple[str, ...]:
-        return tuple(self.audit.secret["moved"])
+        return () if self.audit.secret is None else tuple(self.audit.secret["moved"])
 
     @property
     def sample_rate(self) -> float | None:

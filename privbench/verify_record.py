@@ -16,17 +16,19 @@ from privbench.attack import suffices
 from privbench.differences import TOLERANCE, same
 from privbench.differences import fields as differing
 from privbench.errors import InputError
+from privbench.findings import NOTHING
 from privbench.flags import FLAGS
 from privbench.measure import CALIBRATION_SHARE, ORACLE
-from privbench.moves import upper_mean
 from privbench.options import AuditOptions
+from privbench.parts import by_kind
 from privbench.record import Audit
 from privbench.registry import BUILT_IN, Registry
+from privbench.stats.shares import upper_mean
 from privbench.target import Target
 from privbench.verdict import RHO_SHARE, Verdict
 from privbench.verify_claims import claims, epsilons, mechanisms
 from privbench.verify_parts import Parts, positive
-from privbench.verify_scores import Scores, attacks_of, secret_of
+from privbench.verify_scores import Scores, attacks_of
 
 _GIVEN = ("party", "eps", "eps_for", "delta", "noise_multiplier", "sigma")
 """Options that a target's configuration repeats under the same name."""
@@ -60,7 +62,7 @@ def _manifest(parts: Parts) -> Iterator[str]:
             yield f"manifest: {key} was set to {text} and resolved to {settings[key]!r}"
     if parts.configured and given.get("eps") is None and positive(resolved["eps"]):
         yield f"manifest: no eps was given, and it resolved to {resolved['eps']!r}"
-    first, secret = audit.findings[0], audit.secret
+    first = audit.findings[0]
     rows = [
         ("manifest/seeds", audit.manifest["seeds"], [given.get("seed")]),
         ("manifest/data/name", audit.manifest["data"]["name"], resolved["data"]),
@@ -69,22 +71,31 @@ def _manifest(parts: Parts) -> Iterator[str]:
         ("findings: eps", first.eps, resolved["eps"]),
         ("findings: defense", first.defense, resolved["defense"]),
         ("findings: party", first.party, resolved.get("party", first.party)),
-        ("secret/scored", secret["scored"], secret["canaries"] - secret["canaries"] // CALIBRATION_SHARE),
     ]
-    if parts.configured:
-        records, canaries = settings.get("records", secret["records"]), settings.get("canaries", secret["canaries"])
-        total = settings.get("epochs", settings.get("releases", parts.releases))
-        rows += [
-            ("secret/records", secret["records"], records),
-            ("secret/canaries", secret["canaries"], canaries or records),
-            ("findings: releases", parts.releases, total),
-            ("secret/moved", list(parts.moved), _moved(parts)),
-        ]
-    else:
+    if audit.secret is not None:
+        rows += _coins(parts, audit.secret)
+    if not parts.configured:
         rows += [("manifest/data/name", resolved["data"], given["recording"].get("transcript"))]
     for where, recorded, expected in rows:
         if not same(recorded, expected):
             yield f"{where}: {recorded!r}, and by the manifest {expected!r}"
+
+
+def _coins(parts: Parts, secret: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Statements about the coins, as recorded and as they follow from the others."""
+    settings = parts.settings
+    rows = [("secret/scored", secret["scored"], secret["canaries"] - secret["canaries"] // CALIBRATION_SHARE)]
+    if not parts.configured:
+        return rows
+    records, canaries = settings.get("records", secret["records"]), settings.get("canaries", secret["canaries"])
+    total = settings.get("epochs", settings.get("releases", parts.releases))
+    return [
+        *rows,
+        ("secret/records", secret["records"], records),
+        ("secret/canaries", secret["canaries"], canaries or records),
+        ("findings: releases", parts.releases, total),
+        ("secret/moved", list(parts.moved), _moved(parts)),
+    ]
 
 
 def _moved(parts: Parts) -> list[str]:
@@ -124,7 +135,7 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
 
 def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
     """Every attack that was asked for is there, and none was refused that could have been run."""
-    audit, secret = parts.audit, secret_of(parts.audit)
+    audit = parts.audit
     planned = registry.select("attacks", parts.given.get("attacks") or ("all",))
     present = attacks_of(audit)
     for name in planned:
@@ -140,8 +151,13 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
             yield f"{name}: judged under another threat model than '{threat}'"
         if all(finding.verdict != Verdict.NOT_APPLICABLE for finding in findings):
             continue
-        if any(f"/{name}/{secret}" in key for key in scores):
+        if any(f"/{name}/" in key for key in scores):
             yield f"{name}: NOT_APPLICABLE, and yet it has scores"
+        if findings[0].secret == NOTHING:
+            there = audit.inputs if name in by_kind((name,), registry)[0] else audit.secret
+            if there is not None:
+                yield f"{name}: NOT_APPLICABLE for want of a secret that the record holds"
+            continue
         built_in = parts.own and parts.configured and name in BUILT_IN["attacks"]
         if able is not None and (built_in or (name == ORACLE and _oracle_was_read(audit))):
             yield f"{name}: NOT_APPLICABLE, though {threat} has all that it needs"
@@ -156,7 +172,7 @@ def _moves(parts: Parts, scores: Scores) -> Iterator[str]:
     audit, moves = parts.audit, parts.audit.moves
     read, noised = moves["excess"] is not None, parts.noised and moves["excess"] is not None
     if moves["rho"] is not None:
-        yield from _rho(moves["rho"], int(audit.secret["scored"]))
+        yield from _rho(moves["rho"], 0 if audit.secret is None else int(audit.secret["scored"]))
     if any((moves[key] is not None) != read for key in ("at_clip", "above_clip")) or (moves["rho"] and not read):
         yield "moves: excess, at_clip, above_clip and rho are measured together, or nothing is"
     if read and parts.configured and (moves["rho"] is None) != (len(parts.moved) < 2):

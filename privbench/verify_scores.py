@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privbench.findings_inputs import ROWS
 from privbench.measure import ORACLE
 from privbench.record import Audit
+from privbench.recovery import METRICS
 from privbench.registry import Registry
 
 Scores = Mapping[str, npt.NDArray[Any]]
@@ -21,19 +23,20 @@ _ROUNDING, _TIES = 1e-6, 1e-9
 """Of sums of scores that were each rounded to float32, as a share of their sizes; exact ties are given 1e-12."""
 
 
-def secret_of(audit: Audit) -> str:
-    """The secret's own name: "joint" or a task."""
-    return str(audit.secret["name"]).removeprefix("canary/")
+def secret_of(audit: Audit) -> str | None:
+    """The name of the secret whose coins were guessed, "joint" or a task; None where the run held none."""
+    return None if audit.secret is None else str(audit.secret["name"]).removeprefix("canary/")
 
 
 def releases_of(audit: Audit) -> int:
-    """T, by the findings."""
-    return max(finding.releases for finding in audit.findings)
+    """T, by the findings about coins, or by those about inputs where there are no others."""
+    counts = [finding.releases for finding in audit.findings if finding.secret.startswith("canary/")]
+    return max(counts or [finding.releases for finding in audit.findings])
 
 
-def attacks_of(audit: Audit) -> tuple[str, ...]:
-    """Every attack of the record, in order of appearance."""
-    return tuple(dict.fromkeys(finding.attack for finding in audit.findings))
+def attacks_of(audit: Audit, kind: str = "") -> tuple[str, ...]:
+    """Every attack of the record, or on secrets of one kind ("canary/", "input/"), in order of appearance."""
+    return tuple(dict.fromkeys(item.attack for item in audit.findings if item.secret.startswith(kind)))
 
 
 def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]:
@@ -42,21 +45,16 @@ def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]
     An attack's scores are one trial a record, [m]. All releases of a record, [T, m], are trials of their own only
     where the attack's card says that its success is exact per release.
     """
-    secret, m, total = secret_of(audit), int(audit.secret["scored"]), releases_of(audit)
-    shapes: dict[str, tuple[int, ...]] = {f"index/{secret}": (m,)}
-    for attack in attacks_of(audit):
-        exact = registry.get("attacks", attack).card.exact_per_release
-        shapes[f"curve/{attack}/{secret}"] = (total, m)
-        for over in (1, total):
-            key = f"{attack}/{secret}/{over}"
-            single = (total, m) if exact and over == 1 else (m,)
-            shapes |= {f"scores/{key}": single, f"clean/{key}": single, f"coins/{key}": (m,), f"shuffled/{key}": (m,)}
+    shapes = _shapes(audit, registry)
+    inversions = attacks_of(audit, "input/")
     for name, line in audit.series.items():
+        total = audit.inputs["releases"] if audit.inputs is not None and name in inversions else releases_of(audit)
         for axis in (line.x, line.y, line.low, line.high):
             if axis is not None and len(axis) != total:
                 yield f"series {name}: has {len(axis)} points for {total} releases"
-    if f"index/{secret}" not in scores:
-        yield f"index/{secret}: missing; it says which records were scored"
+    for name in shapes:
+        if name.startswith("index/") and name not in scores:
+            yield f"{name}: missing; it says which records were scored"
     for name, array in scores.items():
         kind = name.partition("/")[0]
         if name not in shapes:
@@ -71,10 +69,51 @@ def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]
             yield f"{name}: a coin is {int(array.max())}; it may be 0 or 1 only"
 
 
+def _shapes(audit: Audit, registry: Registry) -> dict[str, tuple[int, ...]]:
+    """Every array that the attacks of this record may have written."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    if audit.secret is not None:
+        secret, m, total = secret_of(audit), int(audit.secret["scored"]), releases_of(audit)
+        shapes[f"index/{secret}"] = (m,)
+        for attack in attacks_of(audit, "canary/"):
+            exact = registry.get("attacks", attack).card.exact_per_release
+            shapes[f"curve/{attack}/{secret}"] = (total, m)
+            for over in (1, total):
+                key = f"{attack}/{secret}/{over}"
+                single = (total, m) if exact and over == 1 else (m,)
+                shapes |= {f"scores/{key}": single, f"clean/{key}": single}
+                shapes |= {f"coins/{key}": (m,), f"shuffled/{key}": (m,)}
+    if audit.inputs is not None:
+        name, m, total = audit.inputs["name"], audit.inputs["records"], audit.inputs["releases"]
+        shapes[f"index/{name}"] = (m,)
+        for attack in attacks_of(audit, "input/"):
+            shapes[f"curve/{attack}/{name}"] = (total,)
+            shapes |= {
+                f"recovered/{attack}/{name}/{over}/{metric}": (len(ROWS), m)
+                for over in (1, total)
+                for metric in METRICS
+            }
+    return shapes
+
+
 def contradictory(audit: Audit, scores: Scores) -> Iterator[str]:
     """Well-formed arrays that cannot have come from one audit."""
+    if audit.secret is not None:
+        yield from _contradictory_coins(audit, scores, int(audit.secret["records"]))
+    for name, array in scores.items():
+        if name.startswith("recovered/"):
+            weights, *others = array
+            if abs(float(weights.sum()) - 1) > _ROUNDING or (weights < 0).any():
+                yield f"{name}: the weights do not sum to 1"
+            if any((row < 0).any() or (row > weights * (1 + _ROUNDING)).any() for row in others):
+                yield f"{name}: a record gains more than its weight"
+            if name.endswith("/token-accuracy") and not np.allclose(weights, weights[0]):
+                yield f"{name}: every record counts the same in token-accuracy"
+
+
+def _contradictory_coins(audit: Audit, scores: Scores, records: int) -> Iterator[str]:
     secret, total = secret_of(audit), releases_of(audit)
-    index, records = scores[f"index/{secret}"], int(audit.secret["records"])
+    index = scores[f"index/{secret}"]
     if len(np.unique(index)) < len(index):
         yield f"index/{secret}: a record is scored twice"
     if index.min() < 0 or index.max() >= records:
@@ -83,7 +122,7 @@ def contradictory(audit: Audit, scores: Scores) -> Iterator[str]:
     for name, array in coins[1:]:
         if (array != coins[0][1]).any():
             yield f"{name}: the coins are not those of {coins[0][0]}, and every attack guesses the same ones"
-    for attack in attacks_of(audit):
+    for attack in attacks_of(audit, "canary/"):
         key = f"{attack}/{secret}"
         curve, last, single = (
             scores.get(name) for name in (f"curve/{key}", f"scores/{key}/{total}", f"scores/{key}/1")

@@ -10,10 +10,14 @@ from typing import Any
 
 from privbench.errors import InputError
 from privbench.record import Audit, Series
-from privbench.report.words import ATTACK_NAMES
+from privbench.report.words import ATTACK_NAMES, most_read
 
 # Okabe and Ito's palette: distinguishable with every common colour vision.
-_ATTACKS = {"label/oracle-lr": ("#0072B2", "o"), "label/spectral": ("#D55E00", "s")}
+_ATTACKS = {
+    "label/oracle-lr": ("#0072B2", "o"),
+    "label/spectral": ("#D55E00", "s"),
+    "inversion/nearest-token": ("#CC79A7", "D"),
+}
 _BOUNDS = {
     "bound g-composed": ("-", "g-composed"),
     "bound dp-cap": ("--", "dp-cap"),
@@ -58,20 +62,32 @@ def leakage_over_releases(audit: Audit) -> str:
                 axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
             axes.plot(line.x, line.y, color=colour, marker=marker, markersize=3.5, linewidth=1.4)
             labels.append((line.y[-1], ATTACK_NAMES.get(name, name).removeprefix("the "), colour))
-        axes.axhline(0.5, color=_GREY, linewidth=0.8)
-        labels.append((0.5, "chance", _GREY))
+        level, called = _no_leak(audit)
+        axes.axhline(level, color=_GREY, linewidth=0.8)
+        labels.append((level, called, _GREY))
         _label_ends(axes, labels)
         last = max((line.x[-1] for line in audit.series.values()), default=1.0)
         axes.set_xlim(1 if last > 1 else 0.5, last + 0.02 * last)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("releases of each record that the site has seen")
-        axes.set_ylabel("label coins guessed right")
+        coins = audit.secret is not None
+        axes.set_xlabel(
+            "releases of each record that the site has seen" if coins else "release, one pass of the training"
+        )
+        axes.set_ylabel("label coins guessed right" if coins else "answer tokens read")
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(colors=_INK)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     return svg[svg.index("<svg") :]
+
+
+def _no_leak(audit: Audit) -> tuple[float, str]:
+    """What takes no leak at all: chance for coins, the most frequent answers for inputs."""
+    read = most_read(audit)
+    if audit.secret is not None or read is None or read.baseline is None:
+        return 0.5, "chance"
+    return read.baseline, "most frequent"
 
 
 def check_plot(path: Path, multipliers: Sequence[float]) -> None:

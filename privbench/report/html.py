@@ -6,14 +6,14 @@ from importlib import resources
 from typing import Any
 
 from privbench.record import Audit
-from privbench.report import utility, words
+from privbench.report import notes, utility, words
 from privbench.report.figure import leakage_over_releases
 
 
 def html(audit: Audit) -> str:
     """The page of one record."""
     figure = leakage_over_releases(audit) if audit.series else None
-    return page("page.html.j2", figure, audit=audit, words=words, utility=utility)
+    return page("page.html.j2", figure, audit=audit, words=words, notes=notes, utility=utility)
 
 
 def page(template: str, figure: str | None, **values: Any) -> str:

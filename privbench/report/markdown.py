@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privbench.record import Audit
-from privbench.report import utility, words
+from privbench.report import notes, utility, words
 from privbench.report.words import number
 
 
@@ -11,26 +11,28 @@ def markdown(audit: Audit) -> str:
     """The whole report; every number is the record's."""
     lines = [f"# Privacy audit: {audit.findings[0].target if audit.findings else 'nothing'}", ""]
     lines += [f"**{words.headline(audit)}**", "", f"{words.setting(audit)}.", ""]
-    note = words.claim_note(audit)
-    if note:
-        lines += [note, ""]
+    for note in (notes.locality_note(audit), notes.claim_note(audit)):
+        if note:
+            lines += [note, ""]
     lines += ["## Threat model", ""]
     lines += [f"- {threat['label']}: {threat['description']}." for threat in audit.threats]
-    lines += ["", words.coin_note(audit)]
+    for said in notes.secret_notes(audit):
+        lines += ["", said]
     if audit.utility:
         lines += ["", "## Utility", ""]
         lines += [
-            "| task | metric | value | 95% interval | frozen random encoders | gain | n |",
-            "|---|---|---|---|---|---|---|",
+            f"| task | metric | value | 95% interval | {' | '.join(utility.beside(audit))} | gain | n |",
+            f"|---|---|---|---|{'---|' * len(utility.beside(audit))}---|---|",
         ]
         lines += [
             f"| {item['task']} | {item['metric']} | {number(item['value'])} "
-            f"| {words.interval(item['low'], item['high'])} | {number(item['baseline'])} | {utility.gain(item)} "
-            f"| {item['n']:,} |"
+            f"| {words.interval(item['low'], item['high'])} | {' | '.join(utility.compared(item, audit))} "
+            f"| {utility.gain(item)} | {item['n']:,} |"
             for item in audit.utility
         ]
         lines += ["", utility.note(audit)]
     lines += ["", "## Every epsilon by name", ""]
+    lines += [] if audit.epsilons else [notes.NO_EPSILON]
     lines += [
         "| name | eps | delta | neighbours | sampling | accountant | speaks for | assumes |",
         "|---|---|---|---|---|---|---|---|",
@@ -44,15 +46,20 @@ def markdown(audit: Audit) -> str:
     lines += [f"- {words.MARKS[item.verdict]} {words.sentence(item, audit)}" for item in words.confirmatory(audit)] or [
         "None: no bound speaks about what was measured."
     ]
-    note = words.planning_note(audit)
+    note = notes.planning_note(audit)
     if note:
         lines += ["", note]
-    note = words.one_release_note(audit)
+    note = notes.one_release_note(audit)
     if note:
         lines += ["", note]
-    lines += ["", words.INTERVAL_NOTE, "", "## Findings for information", ""]
+    lines += [
+        "",
+        *(line for note in notes.interval_notes(audit) for line in (note, "")),
+        "## Findings for information",
+        "",
+    ]
     lines += [f"- {words.sentence(item, audit)}" for item in words.descriptive(audit)]
-    note = words.rho_note(audit)
+    note = notes.rho_note(audit)
     if note:
         lines += ["", note]
     lines += ["", "## The bounds", ""]

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privbench.record import Audit, Finding
-from privbench.report import utility, words
+from privbench.report import notes, utility, words
 from privbench.report.words import number
 from privbench.verdict import Verdict
 
@@ -26,35 +26,41 @@ def show(audit: Audit, console: Console) -> None:
     """Print the whole report."""
     console.print()
     console.print(Text(words.headline(audit), style="bold"))
+    _note(console, notes.locality_note(audit))
     console.print(Text(words.setting(audit), style="dim"))
     _heading(console, "Who attacks")
     for threat in audit.threats:
         console.print(Padding(Text(f"{threat['label']}: {threat['description']}."), (0, 0, 0, 2)))
-    console.print(Padding(Text(words.coin_note(audit)), (0, 0, 0, 2)))
+    for note in notes.secret_notes(audit):
+        console.print(Padding(Text(note), (0, 0, 0, 2)))
     if audit.utility:
         _heading(console, "Utility")
         console.print(_utility(audit))
         _note(console, utility.note(audit))
     _heading(console, "Every epsilon by name")
-    console.print(_epsilons(audit))
-    _note(console, words.claim_note(audit))
+    if audit.epsilons:
+        console.print(_epsilons(audit))
+    else:
+        _note(console, notes.NO_EPSILON)
+    _note(console, notes.claim_note(audit))
     _heading(console, "Findings that count")
     for finding in words.confirmatory(audit):
         console.print(_line(finding, audit))
     if not words.confirmatory(audit):
         _note(console, "None: no bound speaks about what was measured.")
-    _note(console, words.planning_note(audit))
+    _note(console, notes.planning_note(audit))
     _heading(console, "Findings for information")
     for finding in words.descriptive(audit):
         console.print(_line(finding, audit))
-    _note(console, words.rho_note(audit))
+    _note(console, notes.rho_note(audit))
     if audit.flags:
         _heading(console, "Flags")
         for flag in audit.flags:
             text = Text.assemble((words.flag_name(flag, audit), "bold"), f": {flag['means']}.")
             console.print(Padding(text, (0, 0, 0, 2)))
-    _note(console, words.one_release_note(audit))
-    _note(console, words.INTERVAL_NOTE)
+    _note(console, notes.one_release_note(audit))
+    for note in notes.interval_notes(audit):
+        _note(console, note)
     _note(console, "WITHIN means that these attacks did not exceed the bound; it is never a proof of safety.")
     console.print()
 
@@ -87,12 +93,13 @@ def _table(*columns: str) -> Table:
 
 
 def _utility(audit: Audit) -> Table:
-    table = _table("task", "AUC", "frozen", "gain over frozen", "n")
+    table = _table("task", "metric", "value", *utility.beside(audit), f"gain over {utility.short(audit)}", "n")
     for item in audit.utility:
         table.add_row(
-            f"{item['task']} (macro)" if item["metric"].startswith("macro") else item["task"],
+            item["task"],
+            item["metric"],
             f"{number(item['value'])} {words.interval(item['low'], item['high'])}",
-            number(item["baseline"]),
+            *utility.compared(item, audit),
             utility.gain(item),
             f"{item['n']:,}",
         )

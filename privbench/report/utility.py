@@ -10,8 +10,25 @@ from privbench.report.words import number, of_patients
 
 
 def gain(item: Mapping[str, Any]) -> str:
-    """Paired gain over frozen random encoders, with its interval."""
+    """Paired gain over the baseline, with its interval."""
     return f"{item['gain']:+.3f} [{item['gain_low']:+.3f}, {item['gain_high']:+.3f}]"
+
+
+def beside(audit: Audit) -> tuple[str, ...]:
+    """Names of what stands beside the value: the baseline, then every reference."""
+    names = dict.fromkeys(name for item in audit.utility for name in item["references"])
+    return (str(audit.utility[0]["baseline_name"]), *names)
+
+
+def short(audit: Audit) -> str:
+    """The baseline in one word, for a column's head."""
+    return str(audit.utility[0]["baseline_name"]).split()[0]
+
+
+def compared(item: Mapping[str, Any], audit: Audit) -> tuple[str, ...]:
+    """The values of `beside`, in its order; nothing where a method has none."""
+    values = [item["baseline"], *(item["references"].get(name) for name in beside(audit)[1:])]
+    return tuple("" if value is None else number(value) for value in values)
 
 
 def tested(audit: Audit) -> str:
@@ -21,6 +38,11 @@ def tested(audit: Audit) -> str:
 
 def note(audit: Audit) -> str:
     """What the utility table does and does not show; there must be one."""
+    if any(item["baseline_other_seed"] is None for item in audit.utility):
+        return (
+            f"Values and gains on the same {tested(audit)}, with 95% intervals over them; one training, whose own "
+            "chance the intervals do not hold."
+        )
     chance = max(abs(float(item["baseline_other_seed"]) - float(item["baseline"])) for item in audit.utility)
     text = (
         "Frozen random encoders, which learn nothing, show what the server alone achieves: it trains on clean "

@@ -9,6 +9,7 @@ from privbench.record import Audit, Finding
 from privbench.verdict import Verdict
 
 ATTACK_NAMES: Mapping[str, str] = {
+    "inversion/nearest-token": "the nearest-token attack",
     "label/oracle-lr": "the oracle likelihood ratio",
     "label/spectral": "the spectral attack",
 }
@@ -35,11 +36,13 @@ MEANINGS: Mapping[str, str] = {
     Verdict.REPORTED: "shown, not judged",
 }
 
-INTERVAL_NOTE = (
-    "Intervals are two-sided 95% and marginal (Clopper-Pearson for guesses, and for AUC on an effective count); the "
-    "decisions come from one-sided exact tests that share an error rate of .05 by Holm's method, less .005 for the "
-    "limit of a measured rho."
-)
+
+READ: Mapping[str, str] = {
+    "token-accuracy": "of the respondents' answer tokens",
+    "answer-accuracy": "of the respondents' answers, each question's answers counting the same,",
+}
+"""What inversions read, by metric."""
+
 
 BOUNDS: Mapping[str, str] = {
     "g": "Phi(s): what one release can show at most, given the clip, the noise and the angle between the tasks' moves",
@@ -88,12 +91,31 @@ def over(audit: Audit) -> int:
     return max((finding.releases for finding in audit.findings), default=1)
 
 
+def total_releases(finding: Finding, audit: Audit) -> int:
+    """T of the channel that this finding is about."""
+    if audit.inputs is not None and finding.secret == audit.inputs["name"]:
+        return int(audit.inputs["releases"])
+    return over(audit)
+
+
+def most_read(audit: Audit) -> Finding | None:
+    """The finding that read the largest share of the answers' tokens."""
+    found = [item for item in audit.findings if item.metric == "token-accuracy" and item.value is not None]
+    return max(found, key=lambda item: item.value or 0.0, default=None)
+
+
 def sentence(finding: Finding, audit: Audit) -> str:
     """One finding in words: value, interval, bound, verdict."""
     if finding.value is None:
         return f"{_capital(attack_name(finding))}: {finding.verdict}. {_capital(finding.reason)}."
-    where = releases(finding, over(audit))
+    where = releases(finding, total_releases(finding, audit))
     measured = f"{number(finding.value)} {interval(finding.low, finding.high)}"
+    if finding.metric in READ:
+        always = (
+            f" (always the most frequent answer: {number(finding.baseline)})" if finding.baseline is not None else ""
+        )
+        read = f"{_capital(attack_name(finding))} reads {measured} {READ[finding.metric]} from {where}{always}"
+        return f"{read}; {finding.reason}: {finding.verdict}."
     read = f"{_capital(attack_name(finding))} guesses {measured} of the label coins right from {where}"
     if finding.bound is None:
         return f"{read}; {finding.reason}: {finding.verdict}."
@@ -130,18 +152,26 @@ def headline(audit: Audit) -> str:
         return (
             f"INCOMPLETE: {len(failed)} checks failed and {len(audit.missing)} are missing; nothing may be concluded."
         )
-    most = max((finding.value for finding in audit.findings if finding.value is not None), default=None)
-    leak = (
-        f"up to {number(most)} of the label coins were guessed right (chance: .5)"
-        if most is not None
-        else "nothing was measured"
-    )
+    leak = _leak(audit)
     if not judged:
         return f"UNCOVERED: {leak}, and no bound speaks about this mechanism."
     count = {verdict: sum(finding.verdict == verdict for finding in judged) for verdict in Verdict}
     if count[Verdict.WITHIN] == 0:
         return f"NOT JUDGED: {leak}; none of {len(judged)} checks could be decided ({_tally(count)})."
     return f"Nothing exceeded: {leak}; {_tally(count)} of {len(judged)} checks."
+
+
+def _leak(audit: Audit) -> str:
+    """The most that was read, of coins and of answers."""
+    coins = [item.value for item in audit.findings if item.value is not None and item.metric not in READ]
+    said = [f"up to {number(max(coins))} of the label coins were guessed right (chance: .5)"] if coins else []
+    read = most_read(audit)
+    if read is not None and read.value is not None:
+        said.append(
+            f"{number(read.value)} of the respondents' answer tokens were read by a {read.threat_model} (always the "
+            f"most frequent answer: {number(read.baseline or 0.0)})"
+        )
+    return "; ".join(said) or "nothing was measured"
 
 
 def _adversaries(exceeded: list[Finding]) -> Iterator[str]:
@@ -167,7 +197,7 @@ def setting(audit: Audit) -> str:
     parts = [
         f"target {audit.findings[0].target}" if audit.findings else "target",
         f"data {resolved['data']}",
-        f"{audit.secret['records']:,} {_records(audit)}",
+        *_sizes(audit),
         f"{over(audit)} releases of each",
         f"eps {resolved['eps']} ({resolved.get('eps_for')})" if resolved["eps"] is not None else "",
         f"noise multiplier {noise:.4g}" if noise is not None else "",
@@ -176,101 +206,25 @@ def setting(audit: Audit) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def _sizes(audit: Audit) -> Iterator[str]:
+    if audit.secret is not None:
+        yield f"{audit.secret['records']:,} {records_called(audit)}"
+    if audit.inputs is not None:
+        yield f"{audit.inputs['records']:,} respondents of {audit.inputs['name'].removeprefix('input/')}"
+
+
 def of_patients(audit: Audit) -> bool:
     """Only PRISM's records are stays of patients; what a recording's or a drawn one's are, nobody here knows."""
     return bool(audit.findings) and audit.findings[0].target == "prism"
 
 
-def _records(audit: Audit) -> str:
+def records_called(audit: Audit) -> str:
+    """What one record of this run is called, in the plural."""
     return "training records" if of_patients(audit) else "records"
-
-
-def claim_note(audit: Audit) -> str | None:
-    """Which adversary the nominal eps does not speak for."""
-    nominal = [claim for claim in audit.claims if claim["for"] == "nominal"]
-    if not nominal:
-        return None
-    site = next((item for item in audit.epsilons if item["name"] == "site"), None)
-    tail = ""
-    if site and site["value"] is not None:
-        tail = f"; for it this run is {site['value']:.3g} at delta {site['delta']:g}, assuming that {site['assumes']}"
-    return (
-        f"The nominal eps {nominal[0]['eps']:.3g} does not speak for a curious site: it counts noise once per batch "
-        f"sum and amplification by sampling, while the site receives its records' gradients one by one, in every "
-        f"epoch, and knows its batches{tail}."
-    )
 
 
 def epsilon_value(item: Mapping[str, Any]) -> str:
     return f"{item['value']:.3g}" if item["value"] is not None else f"none ({item['reason']})"
-
-
-def coin_note(audit: Audit) -> str:
-    """What a coin is, and how many records carry one."""
-    secret = audit.secret
-    moved = " and ".join(secret["moved"])
-    told = secret["canaries"] - secret["scored"]
-    real, whom = ("diagnosis", "patient") if of_patients(audit) else ("real label", "record")
-    return (
-        f"{secret['canaries']:,} of the {secret['records']:,} {_records(audit)} carry a coin: it sets every label of "
-        f"{moved} at once, the worst case for one record. A coin is not a {real}: it is independent of the "
-        f"{whom}, so that chance is exactly .5 and nothing but a leak tells it. The adversary knows which records "
-        f"carry coins, and {told:,} of the coins (for the sign); the other {secret['scored']:,} are guessed and scored."
-    )
-
-
-def rho_note(audit: Audit) -> str | None:
-    rho = audit.moves["rho"]
-    if rho is None:
-        taken = {
-            f.bound["inputs"]["rho"] for f in audit.findings if f.bound and f.bound["inputs"].get("rho") is not None
-        }
-        if not taken:
-            return None
-        return (
-            "rho was not measured (that takes the noise-free releases of each moved task alone): "
-            f"{number(max(taken))} is used in g."
-        )
-    quantiles = rho["quantiles"]
-    inputs = [finding.bound["inputs"] for finding in audit.findings if finding.bound]
-    used = ", used in g" if any(item.get("rho") == rho["upper"] for item in inputs) else ""
-    text = (
-        f"rho, the cosine between the tasks' moves, over {rho['records']} records: mean |rho| "
-        f"{number(rho['mean_absolute'])} (upper limit {number(rho['upper'])}{used}), mean {number(rho['mean'])}, "
-        f"5% to 95% {number(quantiles['5%'])} to {number(quantiles['95%'])}"
-    )
-    if rho["label_association"] is not None:
-        text += f"; the natural labels' own association is {number(rho['label_association'])} and is no substitute"
-    return text + "."
-
-
-def planning_note(audit: Audit) -> str | None:
-    """How many scored canaries it takes to catch 1.2 times each bound's signal."""
-    needed = {
-        str(finding.bound["name"]): finding.bound["needed"]
-        for finding in confirmatory(audit)
-        if finding.bound and finding.bound["needed"] is not None
-    }
-    if not needed:
-        return None
-    listed = ", ".join(f"{name} {count:,}" for name, count in needed.items())
-    return (
-        f"Scored canaries for a probability of .9 that 1.2 times a bound's signal is EXCEEDED: {listed}; "
-        f"{audit.secret['scored']:,} were scored."
-    )
-
-
-def one_release_note(audit: Audit) -> str | None:
-    """What "one release" counts, which is not what the first point of the curves shows."""
-    pooled = [f for f in audit.findings if f.releases == 1 and f.n and f.canaries and f.n > f.canaries]
-    if not pooled:
-        return None
-    first = pooled[0]
-    return (
-        f"One release: {attack_name(first)} is tried on each of a record's {over(audit)} releases by itself, and all "
-        f"of them count ({first.n:,} guesses about {first.canaries:,} records); any other attack is tried on one "
-        "release per record, drawn at random. The curves' first point is the first release alone."
-    )
 
 
 def flag_name(flag: Mapping[str, str], audit: Audit) -> str:
@@ -281,17 +235,6 @@ def flag_name(flag: Mapping[str, str], audit: Audit) -> str:
     failed = [f for f in looked_at if (control := f.controls.get(str(side))) is not None and not control["passed"]]
     names = dict.fromkeys(attack_name(finding) for finding in failed)
     return f"{flag['name']} ({', '.join(names)})" if names else flag["name"]
-
-
-def controls_note(finding: Finding) -> str:
-    """Both controls of one finding."""
-    positive, negative = finding.controls.get("positive"), finding.controls.get("negative")
-    parts = []
-    if positive:
-        parts.append(f"noise-free {number(positive['value'])}{'' if positive['passed'] else ' (too weak)'}")
-    if negative:
-        parts.append(f"shuffled {number(negative['value'])}{'' if negative['passed'] else ' (broken)'}")
-    return ", ".join(parts) or "none"
 
 
 def bounds_shown(audit: Audit) -> tuple[str, ...]:

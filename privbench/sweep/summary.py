@@ -19,10 +19,10 @@ from privbench.bounds.base import BoundValue, Question
 from privbench.errors import EXCEEDED, INCOMPLETE, OK, RecordError
 from privbench.flags import VOIDING
 from privbench.mechanism import Mechanism
-from privbench.moves import upper_mean
 from privbench.record import AUDIT_FILE, Audit, Finding, read
 from privbench.registry import Registry
 from privbench.scoring import Control
+from privbench.stats.shares import upper_mean
 from privbench.sweep.plan import Cell
 from privbench.sweep.record import Held, Row, Sweep
 from privbench.sweep.work import failure, folder_of
@@ -103,7 +103,7 @@ def _bound(finding: Finding, audit: Audit, registry: Registry, alpha: float) -> 
         gradient_mechanism(tuple(Mechanism.from_json(item) for item in audit.mechanisms), finding.party),
     )
     inputs = (finding.bound or {}).get("inputs", {})
-    if measured is None or mechanism is None or inputs.get("rho") is None:
+    if measured is None or mechanism is None or audit.secret is None or inputs.get("rho") is None:
         return None
     rho = upper_mean(measured["mean_absolute"], measured["records"], alpha)
     bound = registry.get("bounds", str((finding.bound or {})["name"]))()

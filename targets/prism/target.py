@@ -239,6 +239,7 @@ def _utility(
                 high=value.high,
                 n=value.n,
                 split="test",
+                baseline_name="frozen random encoders",
                 baseline=macro_auc(frozen, labels).value,
                 baseline_other_seed=macro_auc(other, labels).value,
                 gain=gain.value,

@@ -1,0 +1,101 @@
+"""Findings about inputs: what an inversion read of the answers, and attacks for which a run holds no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.attack import AttackCard, NotApplicable
+from privbench.findings import NOTHING, Header, Judged, refused
+from privbench.invert import Inversions
+from privbench.record import Finding, Series
+from privbench.recovery import METRICS, Floats, Recovered
+from privbench.scoring import CONTROL_LEVEL
+from privbench.stats.shares import share_interval
+from privbench.threat import ThreatModel
+from privbench.verdict import Verdict
+
+LEVEL = 0.95
+ROWS = ("weights", "gains", "shuffled", "modes")
+"""Of the score array recovered/ATTACK/SECRET/RELEASES/METRIC [4, m]."""
+
+
+def assemble_inputs(header: Header, inversions: Inversions) -> Judged:
+    """One finding per inversion, number of releases and metric; no bound speaks about them yet."""
+    findings: list[Finding] = []
+    scores: dict[str, npt.NDArray[Any]] = {}
+    series: dict[str, Series] = {}
+    secret, m = f"input/{inversions.victim}", len(inversions.scored)
+    scores[f"index/{secret}"] = inversions.scored
+    for name, outcome in inversions.outcomes.items():
+        for (releases, metric), found in outcome.found.items():
+            blank = _blank(header, name, outcome.card, outcome.threat, secret, releases, metric)
+            findings.append(_measured(blank, found, inversions))
+            scores[f"recovered/{name}/{secret}/{releases}/{metric}"] = np.stack([getattr(found, row) for row in ROWS])
+        scores[f"curve/{name}/{secret}"] = outcome.curve
+        series[name] = _curve(outcome.curve, m)
+    for name, (card, threat, why) in inversions.refused.items():
+        findings.append(refused(_blank(header, name, card, threat, secret, 1, METRICS[0]), why))
+    broken = any((item.controls["negative"] or {}).get("passed") is False for item in findings)
+    flags = ("SHUFFLED_CONTROL_FAILED",) if broken else ()
+    return Judged(tuple(findings), tuple(item.id for item in findings), flags, series, scores)
+
+
+def without_secret(
+    header: Header, attacks: Mapping[str, AttackCard], threat: ThreatModel, metric: str, reason: str
+) -> Judged:
+    """Attacks that this run holds nothing to guess for: each says so."""
+    findings = tuple(
+        refused(_blank(header, name, card, threat, NOTHING, 1, metric), NotApplicable(reason))
+        for name, card in attacks.items()
+    )
+    return Judged(findings, tuple(item.id for item in findings), (), {}, {})
+
+
+def _blank(
+    header: Header, attack: str, card: AttackCard, threat: ThreatModel, secret: str, releases: int, metric: str
+) -> Finding:
+    return header.finding(
+        f"{attack}/{secret}/{releases}/{metric}/{NOTHING}", attack, card, threat, secret, releases, metric
+    )
+
+
+def _measured(finding: Finding, found: Recovered, inversions: Inversions) -> Finding:
+    low, high = found.interval()
+    reason = (
+        f"no bound here speaks about the kind '{inversions.mechanism.kind}'"
+        if inversions.mechanism is not None
+        else "no bound: nobody described a mechanism on this channel"
+    )
+    return replace(
+        finding,
+        value=found.value,
+        low=low,
+        high=high,
+        level=LEVEL,
+        n=found.n,
+        canaries=len(found.gains),
+        baseline=found.baseline,
+        controls={"positive": None, "negative": _shuffled(found)},
+        verdict=Verdict.UNCOVERED,
+        reason=reason,
+    )
+
+
+def _shuffled(found: Recovered) -> dict[str, Any]:
+    """Negative control: read as another record's, an input tells no more than the most frequent answers do."""
+    low, high = share_interval(found.shuffled, found.weights, CONTROL_LEVEL)
+    value = min(float(found.shuffled.sum()), 1.0)
+    return {"value": value, "low": low, "high": high, "n": found.n, "passed": low <= found.baseline}
+
+
+def _curve(values: Floats, m: int) -> Series:
+    """Token accuracy of each release by itself, with its 95% limits over m records."""
+    weights = np.full(m, 1 / m)
+    ends = [share_interval(value * weights, weights, LEVEL) for value in values]
+    steps = tuple(float(t) for t in range(1, len(values) + 1))
+    return Series(steps, tuple(map(float, values)), tuple(low for low, _ in ends), tuple(high for _, high in ends))

@@ -1,0 +1,111 @@
+"""Run the inversions on an audited run: what does a party read of the answers that went through the cut?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privbench.attack import (
+    AttackCard,
+    Hints,
+    Index,
+    Inversion,
+    NotApplicable,
+    Reconstruction,
+    view_of,
+)
+from privbench.errors import InputError
+from privbench.measure import Failure, Refused, sufficient
+from privbench.mechanism import Mechanism
+from privbench.recovery import METRICS, Floats, Recovered, Truth
+from privbench.registry import Registry
+from privbench.seeds import stream
+from privbench.target import Progress, TargetRun
+from privbench.threat import Channel, ThreatModel
+
+Key = tuple[int, str]
+"""Number of releases, metric."""
+
+
+@dataclass(frozen=True)
+class Inverted:
+    """What one inversion read. `found` by number of releases and metric; curve [T]: token accuracy of each release on
+    its own.
+    """
+
+    card: AttackCard
+    threat: ThreatModel
+    found: Mapping[Key, Recovered]
+    curve: Floats
+
+
+@dataclass(frozen=True)
+class Inversions:
+    """All inversions of one run. `victim`: whose inputs; scored [m]: record numbers."""
+
+    victim: str
+    outcomes: Mapping[str, Inverted]
+    refused: Mapping[str, Refused]
+    releases: int
+    scored: Index
+    mechanism: Mechanism | None
+
+
+def invert_all(
+    names: Sequence[str],
+    registry: Registry,
+    threats: Sequence[ThreatModel],
+    run: TargetRun,
+    seed: int,
+    progress: Progress,
+) -> Inversions:
+    """Every inversion under the weakest threat model that suffices for it, on the first party with recorded inputs."""
+    victim = run.secrets.given[0]
+    truth = Truth(run.secrets.array(f"inputs/{victim}"), run.secrets.array(f"inputs/{victim}/answers"))
+    scored = np.arange(len(truth.tokens))
+    releases = len(run.transcript.arrays[f"activations/{victim}"])
+    outcomes: dict[str, Inverted] = {}
+    refused: dict[str, Refused] = {}
+    for done, name in enumerate(names):
+        progress(f"attack {name}", done / max(len(names), 1))
+        attack: Inversion = registry.get("attacks", name)()
+        threat = sufficient(attack.card, threats)
+        view = view_of(threat, run.transcript, secret=victim, moved=(), candidates=scored, hints=Hints.none())
+        try:
+            found = attack(view, stream(seed, name))
+        except InputError:
+            raise
+        except Exception as error:
+            refused[name] = (attack.card, threat, Failure(f"{type(error).__name__}: {error}"))
+            continue
+        if isinstance(found, NotApplicable):
+            refused[name] = (attack.card, threat, found)
+        else:
+            outcomes[name] = _outcome(attack.card, threat, found, truth, stream(seed, f"{name} scored"))
+    return Inversions(victim, outcomes, refused, releases, scored, input_mechanism(run.mechanisms, victim))
+
+
+def input_mechanism(mechanisms: Sequence[Mechanism], victim: str) -> Mechanism | None:
+    """The mechanism on the activations that `victim` sends, or None when nobody described it."""
+    return next((m for m in mechanisms if m.channel == Channel.ACTIVATIONS and m.party in (victim, "*")), None)
+
+
+def _outcome(
+    card: AttackCard, threat: ThreatModel, found: Reconstruction, truth: Truth, rng: np.random.Generator
+) -> Inverted:
+    """One release of each record drawn by itself, and all of them; each record compared with another's answers too."""
+    total, m, _ = found.single.shape
+    drawn = found.single[rng.integers(0, total, m), np.arange(m)]
+    ring = rng.permutation(m)
+    order = np.empty(m, np.int64)
+    order[ring] = np.roll(ring, 1)  # nobody is compared with himself
+    guesses = {1: drawn} if total == 1 else {1: drawn, total: found.accumulated[-1]}
+    scored = {
+        (releases, metric): truth.score(guess, metric, order)
+        for releases, guess in guesses.items()
+        for metric in METRICS
+    }
+    curve = np.array([truth.score(guess, METRICS[0], order).value for guess in found.single])
+    return Inverted(card, threat, scored, curve)
