@@ -1,0 +1,226 @@
+"""A schema for a file that nobody here has seen: what each column is, and why others are left out.
+
+What is kept are numbers, ordered scales and a few distinct answers; identifiers, dates, free text, constant and empty
+columns are dropped with their reason. An answer that few people gave is not named: it counts as "other".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from privbench.data.surveys.cells import FEWEST
+from privbench.data.surveys.scales import agreed, ordered
+from privbench.data.surveys.schema import MISSING, MOST_CLASSES, Question, Schema
+from privbench.data.surveys.table import Table, key, number
+from privbench.errors import InputError
+
+MISSING_WORDS = ("", "na", "n/a", "#n/a", "nan", "null", "?", "-", "--", ".", MISSING)
+"""Spellings of a missing answer in a file without a schema; "none" and "prefer not to say" are answers."""
+
+_NUMERIC = 0.95  # share of a number's rows that must be numbers; the others are noise
+_ALIKE = 0.9  # share of a column's distinct texts that make it one of dates, addresses, codes
+_REPEATED = 0.5  # distinct times or numbers per row, below which a survey counts as blown up
+_OPTIONS = 12  # distinct answers of an ordinary question
+_MOST_NAMED = 30  # answers of a question with many, such as a country
+_SENTENCE = 60  # characters, on average: longer answers are free text
+_FEW_ROWS = 20  # with fewer rows nothing follows from all values being different
+_ENOUGH = 50  # rows from which a run of different whole numbers is a numbering
+_LONG_NUMBER = 6  # digits
+_MOST_DECIMALS = 2
+_MOST_WORDS = 6  # of what is asked
+_OLDEST = 120
+
+_DAY = r"(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}\.? [a-z]{3,9}\.?,? \d{2,4}|[a-z]{3,9}\.? \d{1,2},? \d{2,4})"
+_CLOCK = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)? ?(am|pm)?( ?(z|utc|gmt|[a-z]{2,4}|[+-]\d{2}:?\d{2}))*"
+_DATE = re.compile(rf"{_DAY}([t ,]+{_CLOCK})?|{_CLOCK}")
+_TIMED = re.compile(rf"{_DAY}[t ,]+{_CLOCK}")
+_ADDRESS = re.compile(r"\S+@\S+\.\S+|(\d{1,3}\.){3}\d{1,3}|https?://\S+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_IDENTIFIER = re.compile(r"(^|\b|_)(ids?|uuid|guid|respondent|participant|subject|user|person|token|email|ip|#)(\b|_|$)")
+_CODE = re.compile(r"[a-z]{2}")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_FILLING = frozenset(
+    "a an and any are as at be been by can did do does ever for from had has have how i if in is it me my of on or our "
+    "that the their they this to was were what when which who will with would you your".split()
+)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column's answers by what two spellings share (`table.key`), with their rows; missing ones are left out."""
+
+    name: str
+    counts: Counter[str]
+    codes: dict[str, str]
+
+    @property
+    def given(self) -> int:
+        return self.counts.total()
+
+    @property
+    def distinct(self) -> bool:
+        return self.given >= _FEW_ROWS and len(self.counts) == self.given
+
+    def mostly(self, pattern: re.Pattern[str]) -> bool:
+        return sum(bool(pattern.fullmatch(answer)) for answer in self.counts) >= _ALIKE * len(self.counts)
+
+
+def infer(table: Table, outcome: str | None = None) -> Schema:
+    """What the columns of a file are, with the reason for each that is dropped.
+
+    outcome: a column, or what it asks; the first outcome then, otherwise there is none. `InputError` where it cannot
+    be one, or where no column can be used.
+    """
+    questions: list[Question] = []
+    dropped: dict[str, str] = {}
+    groups: list[str] = []
+    asks: set[str] = set()
+    for name in table.frame.columns:
+        column = _column(name, table.frame[name])
+        found = _repeated(column) or _useless(column) or _number(column, name == outcome) or _words(column)
+        if isinstance(found, Question):
+            questions.append(_named(found, asks))
+            continue
+        dropped[name] = found.why
+        groups += [name] * found.group
+    if not questions:
+        why = "; ".join(f"'{name[:40]}': {reason}" for name, reason in list(dropped.items())[:3])
+        raise InputError(f"{table.path} has no column that can be used ({why}); give a schema: ,schema=S.toml.")
+    stem = Path(table.path).name.split(".")[0]
+    schema = Schema(
+        name=re.sub(r"\W+", "-", stem.lower()).strip("-") or "survey",
+        title=_spaced(stem).title() or "Survey",
+        questions=tuple(questions),
+        outcomes=(),
+        dropped=dropped,
+        groups=tuple(groups),
+        missing=MISSING_WORDS,
+    )
+    return schema if outcome is None else schema.led_by(outcome)
+
+
+@dataclass(frozen=True)
+class _Drop:
+    """Why a column is not used; group: whether its equal values are one person."""
+
+    why: str
+    group: bool = False
+
+
+def _column(name: str, cells: pd.Series) -> _Column:
+    rows = np.bincount(cells.cat.codes.to_numpy(), minlength=len(cells.cat.categories))
+    everything: Counter[str] = Counter()
+    for text, count in zip(cells.cat.categories, rows.tolist(), strict=True):
+        everything[key(str(text))] += count
+    answers = Counter({text: count for text, count in everything.items() if text not in MISSING_WORDS})
+    column = _Column(name, answers, {})
+    if everything["na"] and len(answers) > MOST_CLASSES and column.mostly(_CODE):
+        # Among two-letter country codes NA is Namibia.
+        answers["na"] = everything["na"]
+        return _Column(name, answers, {"na": "na"})
+    return column
+
+
+def _repeated(column: _Column) -> _Drop | None:
+    """Times, or people's numbers, that come back often: the survey was blown up from fewer people."""
+    few = _OPTIONS < len(column.counts) <= _REPEATED * column.given
+    if few and (column.mostly(_TIMED) or _is_identifier(column.name)):
+        return _Drop("equal values are taken as one person: they come back often", group=True)
+    return None
+
+
+def _useless(column: _Column) -> _Drop | None:
+    if not column.given:
+        return _Drop("empty in every row")
+    if len(column.counts) == 1:
+        return _Drop("the same answer in every row that has one")
+    if column.mostly(_ADDRESS):
+        return _Drop("addresses: identify a person")
+    if column.mostly(_DATE):
+        return _Drop("dates or times: identify a person")
+    if column.distinct and _is_identifier(column.name):
+        return _Drop("different in every row: identifies a person")
+    return None
+
+
+def _is_identifier(header: str) -> bool:
+    return bool(_IDENTIFIER.search(_CAMEL.sub(" ", header).lower()))
+
+
+def _number(column: _Column, as_outcome: bool) -> Question | _Drop | None:
+    values = {text: value for text in column.counts if (value := number(text)) is not None}
+    if sum(column.counts[text] for text in values) < _NUMERIC * column.given or len(values) < 2:
+        return None
+    whole = all(value.is_integer() for value in values.values())
+    if whole and column.distinct and _numbering(list(values.values())):
+        return _Drop("different in every row: identifies a person")
+    steps = ordered(list(values))
+    if steps is None and as_outcome and len(values) <= MOST_CLASSES:
+        steps = tuple(sorted(values, key=values.__getitem__))
+    if steps is not None:
+        return Question(column.name, "", "ordinal", steps)
+    decimals = max(len(text.replace(",", ".").partition(".")[2]) for text in values)
+    low, high = (0, _OLDEST) if "age" in _spaced(column.name).split() else (None, None)
+    return Question(column.name, "", "number", low=low, high=high, decimals=min(decimals, _MOST_DECIMALS))
+
+
+def _numbering(values: list[float]) -> bool:
+    dense = len(values) >= _ENOUGH and max(values) - min(values) < 2 * len(values)
+    return dense or min(values) >= 10 ** (_LONG_NUMBER - 1)
+
+
+def _words(column: _Column) -> Question | _Drop:
+    answers = list(column.counts)
+    common = [answer for answer in answers if column.counts[answer] >= max(2, 0.01 * column.given)]
+    for some in (answers, common):
+        if len(some) <= _OPTIONS and (steps := ordered(some)):
+            return Question(column.name, "", "ordinal", steps, column.codes)
+        if some is answers and (said := agreed(some)):
+            return Question(column.name, "", "choice", said, column.codes)
+    long = sum(len(answer) * count for answer, count in column.counts.items()) / column.given
+    many = len(answers) > _OPTIONS
+    if many and (len(answers) > _REPEATED * column.given or long > _SENTENCE):
+        single = column.distinct and not any(" " in answer for answer in answers)
+        return _Drop("different in every row: identifies a person" if single else "free text")
+    return _choice(column, FEWEST if many else 2)
+
+
+def _choice(column: _Column, fewest: int) -> Question | _Drop:
+    """The answers that enough people gave; the others are one."""
+    named = [answer for answer, count in column.counts.most_common(_MOST_NAMED) if count >= fewest]
+    if sum(column.counts[answer] for answer in named) < column.given / 2:
+        return _Drop("free text: most answers are those of few people")
+    rest = len(named) < len(column.counts)
+    listed = sorted({*named, "other"} if rest else named)
+    if len(listed) < 2 or (rest and len(named) == 1 and column.given - column.counts[named[0]] < FEWEST):
+        return _Drop("nearly the same answer in every row")
+    return Question(column.name, "", "choice", tuple(listed), column.codes | ({"*": "other"} if rest else {}))
+
+
+def _named(question: Question, asks: set[str]) -> Question:
+    """With a short question of its own, made of the header."""
+    text = _spaced(re.sub(r"\([^)]*\)", " ", question.column)) or _spaced(question.column) or "question"
+    words = text.split()
+    if len(words) > _MOST_WORDS:
+        words = [word for word in words if word not in _FILLING] or words
+    ask = _free(" ".join(words[:_MOST_WORDS]), asks)
+    asks.add(ask)
+    return replace(question, ask=ask)
+
+
+def _free(ask: str, taken: Collection[str]) -> str:
+    count = 1
+    while (name := ask if count == 1 else f"{ask} {count}") in taken:
+        count += 1
+    return name
+
+
+def _spaced(header: str) -> str:
+    """A header in lower-case words."""
+    return " ".join(re.sub(r"[^\w'&/+-]|_", " ", _CAMEL.sub(" ", header)).lower().split())
