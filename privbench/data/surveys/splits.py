@@ -49,12 +49,14 @@ def split(
 ) -> SurveySplits:
     """Respondents whose outcome is known, over three sides, and the training side over clients.
 
-    Identical pairs of input and output are removed first (`remove_identical`); then groups (`near_duplicates`) are
-    drawn at random and each goes whole to the side, or the client, that lacks most records. A group is never broken: of
-    one that is larger than a tenth of the smallest side or client, or than what is still lacking, a random part is used
-    and the rest by nobody. (A survey that was blown up has groups of hundreds: a side would be a handful of people.)
-    Where a tenth would leave records short, larger parts are used. A survey that is too small for the wanted sizes
-    shrinks them all in proportion; the training survey's account says so.
+    1. A survey that was blown up is thinned: of each of its groups (one person) as few records as the wanted sizes
+       need, at random. Copies of different people then rarely meet, and people count alike.
+    2. Identical pairs of input and output are removed (`remove_identical`) and groups formed (`near_duplicates`).
+    3. Groups are drawn at random; each goes to the side, or the client, that lacks the largest share of its size. No
+       group is ever on two: of one that is larger than a tenth of the smallest side or client (more where records
+       would be short), or than what is still lacking, a random part is used and the rest by nobody.
+
+    A survey that is too small shrinks the wanted sizes in proportion. The training survey's account says all this.
 
     share: how the training records are spread over the clients: "even"; "power", in proportion to 1, 1/2, 1/3, ...;
     "one-large", 60% at the first, the rest even; or the shares themselves, which sum to 1.
@@ -64,8 +66,8 @@ def split(
     """
     shares = _shares(share, clients)
     wanted = _targets(train, validation, test, shares)
-    known = _known(survey, outcome)
-    distinct = remove_identical(known, outcome)
+    people = _thin(_known(survey, outcome), int(wanted.sum()), rng)
+    distinct = remove_identical(people, outcome)
     grouped = near_duplicates(distinct, outcome).apply(distinct)
     bins, lacking = _draw(grouped.groups, wanted, rng)
     held = np.bincount(bins[bins != _UNUSED], minlength=len(wanted))
@@ -151,30 +153,46 @@ def _targets(train: int, validation: int, test: int, shares: Sequence[float]) ->
     return np.array([validation, test, *np.diff(edges)])
 
 
+def _thin(survey: Survey, wanted: int, rng: np.random.Generator) -> Survey:
+    """At most as many records of each group as leave a tenth more than wanted: some are duplicates still."""
+    sizes = np.unique(survey.groups, return_counts=True)[1]
+    part = 1
+    while part < sizes.max() and np.minimum(sizes, part).sum() < wanted * (1 + 1 / _TENTH):
+        part += 1
+    if part == sizes.max():
+        return survey
+    thinned = survey.take(np.sort(_few_of_each(survey.groups, part, rng)))
+    note = f"{len(survey)} records of {len(sizes)} people thinned to {len(thinned)}, at most {part} of each."
+    return replace(thinned, account=replace(thinned.account, notes=(*thinned.account.notes, note)))
+
+
+def _few_of_each(groups: Codes, part: int, rng: np.random.Generator) -> Codes:
+    """Rows of at most `part` records of each group, at random, in random order."""
+    order = rng.permutation(len(groups))
+    rank = pd.Series(groups[order]).groupby(groups[order]).cumcount().to_numpy()
+    return order[rank < part]
+
+
 def _draw(groups: Codes, wanted: Codes, rng: np.random.Generator) -> tuple[Codes, bool]:
     """The bin of each record [N], -1 for those not used, and whether the sizes had to shrink."""
     sizes = np.unique(groups, return_counts=True)[1]
     lacking = sizes.sum() < wanted.sum()
     if lacking:
         wanted = wanted * sizes.sum() // wanted.sum()
-    part = _part(sizes, wanted)
-    order = rng.permutation(len(groups))
-    rank = pd.Series(groups[order]).groupby(groups[order]).cumcount().to_numpy()
-    used = order[rank < part]
+    used = _few_of_each(groups, _part(sizes, wanted), rng)
     used = used[np.argsort(groups[used], kind="stable")]
     members = np.split(used, np.flatnonzero(np.diff(groups[used])) + 1)
     bins = np.full(len(groups), _UNUSED)
-    # The bin that lacks most is on top, so that all are filled by the same random sequence of groups.
-    lack = [(-int(size), b) for b, size in enumerate(wanted) if size]
-    heapq.heapify(lack)
+    # The bin that lacks the largest share of its size is on top, so that all are filled side by side.
+    lack = [(-1.0, b, int(size)) for b, size in enumerate(wanted) if size]
     for g in rng.permutation(len(members)):
         if not lack:
             break
-        missing, b = heapq.heappop(lack)
-        given = members[g][:-missing]
+        _, b, missing = heapq.heappop(lack)
+        given = members[g][:missing]
         bins[given] = b
-        if missing + len(given):
-            heapq.heappush(lack, (missing + len(given), b))
+        if missing := missing - len(given):
+            heapq.heappush(lack, (-missing / int(wanted[b]), b, missing))
     return bins, bool(lacking or lack)
 
 
