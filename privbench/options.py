@@ -28,8 +28,8 @@ class RecordingFiles:
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """The options of `privbench audit`, checked. Exactly one of eps, noise_multiplier and sigma is given, and none of
-    them with a `recording`, which holds its own noise.
+    """The options of `privbench audit`, checked. At most one of eps, noise_multiplier and sigma is given, and none of
+    them with a `recording`, which holds its own noise. A target that makes noise asks for one: `require_noise`.
     """
 
     target: str
@@ -40,6 +40,7 @@ class AuditOptions:
     delta: float = 1e-5
     party: str | None = None
     data: str | None = None
+    model: str | None = None
     attacks: tuple[str, ...] = ("all",)
     defenses: tuple[str, ...] = ()
     seed: int = 0
@@ -47,22 +48,12 @@ class AuditOptions:
     recording: RecordingFiles | None = None
 
     def __post_init__(self) -> None:
-        given = [
-            name
-            for name, value in (
-                ("--eps", self.eps),
-                ("--noise-multiplier", self.noise_multiplier),
-                ("--sigma", self.sigma),
-            )
-            if value is not None
-        ]
         if self.recording is not None:
-            self._check_recorded(given)
+            self._check_recorded()
         elif self.target == RECORDED:
             raise InputError("target recorded needs --transcript and --secrets, and --oracle where there is one.")
-        elif len(given) != 1:
-            what = " and ".join(given) or "none"
-            raise InputError(f"give exactly one of --eps, --noise-multiplier and --sigma; given: {what}.")
+        elif len(self._noise) > 1:
+            self.require_noise()
         if self.eps is not None and not self.eps > 0:
             raise InputError(f"--eps must be above 0 (inf for no noise), got {self.eps:g}.")
         for name, value in (("--noise-multiplier", self.noise_multiplier), ("--sigma", self.sigma)):
@@ -76,16 +67,33 @@ class AuditOptions:
             raise InputError(f"--delta must lie in (0, 1), got {self.delta:g}.")
         if not 0 <= self.seed < 2**63:
             raise InputError("--seed must be at least 0 and below 2^63.")
-        for name, text in (("--party", self.party), ("--data", self.data)):
+        for name, text in (("--party", self.party), ("--data", self.data), ("--model", self.model)):
             if text is not None and not text.strip():
                 raise InputError(f"{name} is empty; leave it out for the default.")
         if not self.attacks:
             raise InputError("--attacks names none; leave it out for all.")
 
-    def _check_recorded(self, given: list[str]) -> None:
+    @property
+    def _noise(self) -> list[str]:
+        """The flags of the noise that was given."""
+        flags = {"--eps": self.eps, "--noise-multiplier": self.noise_multiplier, "--sigma": self.sigma}
+        return [name for name, value in flags.items() if value is not None]
+
+    def require_noise(self) -> None:
+        """For targets whose mechanism needs exactly one of the three; --eps inf means none."""
+        if len(self._noise) != 1:
+            what = " and ".join(self._noise) or "none"
+            raise InputError(f"give exactly one of --eps, --noise-multiplier and --sigma; given: {what}.")
+
+    def refuse_model(self) -> None:
+        """For targets that have a network of their own."""
+        if self.model is not None:
+            raise InputError(f"target {self.target} takes no --model; leave it out.")
+
+    def _check_recorded(self) -> None:
         """A recording is what it is: nothing about its making can be chosen."""
-        clash = [*given, *(["--data"] if self.data else []), *(["--defense"] if self.defenses else [])]
-        clash += ["--set"] if self.settings else []
+        chosen = {"--data": self.data, "--model": self.model, "--defense": self.defenses, "--set": self.settings}
+        clash = [*self._noise, *(name for name, value in chosen.items() if value)]
         if self.target != RECORDED:
             clash.append(f"--target {self.target}")
         if clash:

@@ -103,6 +103,7 @@ class Audit:
     findings: tuple[Finding, ...]
     planned: tuple[str, ...]
     flags: Sequence[Mapping[str, str]]
+    notes: Sequence[str]
     series: Mapping[str, Series]
     scores_sha256: str
 

@@ -95,7 +95,8 @@ class Epsilon:
 @dataclass(frozen=True)
 class TargetRun:
     """Everything that outlives a run. `diagnostics` are numbers such as clip fractions, by name and release;
-    `flags` are names from privbench.flags that only the target can know of.
+    `flags` are names from privbench.flags that only the target can know of; `notes` are sentences about the data and
+    the run that a reader must know (what was dropped, cut or left out).
     """
 
     transcript: Transcript
@@ -105,6 +106,7 @@ class TargetRun:
     diagnostics: Mapping[str, tuple[float, ...]]
     fingerprint: str
     flags: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:

@@ -134,6 +134,7 @@ def save_run(run: TargetRun, folder: Path) -> None:
         "diagnostics": {name: list(values) for name, values in run.diagnostics.items()},
         "fingerprint": run.fingerprint,
         "flags": list(run.flags),
+        "notes": list(run.notes),
     }
     (folder / "run.json").write_text(json.dumps(small, allow_nan=False), encoding="utf-8")
 
@@ -150,4 +151,5 @@ def load_run(folder: Path) -> TargetRun:
         diagnostics={name: tuple(values) for name, values in small["diagnostics"].items()},
         fingerprint=small["fingerprint"],
         flags=tuple(small["flags"]),
+        notes=tuple(small["notes"]),
     )

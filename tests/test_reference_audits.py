@@ -48,7 +48,7 @@ def test_the_nominal_half_is_exceeded_and_the_mechanism_is_not(half: Audit) -> N
     assert nominal.bound["value"] == pytest.approx(0.551, abs=5e-4)
     assert value(half, "label/oracle-lr", "nominal-curve") == pytest.approx(0.78, abs=0.06)
     assert gate(half).code == 1
-    assert "does not speak for a curious site" in str(words.claim_note(half))
+    assert "does not speak for a curious site" in str(notes.claim_note(half))
 
 
 def test_the_oracle_reaches_its_prediction(half: Audit) -> None:

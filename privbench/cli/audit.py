@@ -33,10 +33,10 @@ DEFAULT_OUT = "privbench-audit"
 SWEEP_LISTS = ("eps", "noise_multiplier", "sigma")
 """Numbers of which a sweep takes several."""
 _LISTS = ("defense", "set")
-_TEXTS = ("target", "party", "data", "out", "eps_for", "transcript", "secrets", "oracle")
+_TEXTS = ("target", "party", "data", "model", "out", "eps_for", "transcript", "secrets", "oracle")
 _KEYS = (
-    "target", "eps", "noise_multiplier", "sigma", "eps_for", "delta", "party", "data", "attacks", "defense", "seed",
-    "jobs", "set", "out", "format", "transcript", "secrets", "oracle",
+    "target", "eps", "noise_multiplier", "sigma", "eps_for", "delta", "party", "data", "model", "attacks", "defense",
+    "seed", "jobs", "set", "out", "format", "transcript", "secrets", "oracle",
 )  # fmt: skip
 
 
@@ -79,6 +79,7 @@ class Request:
             delta=number.get("delta", 1e-5),
             party=values.get("party"),
             data=values.get("data"),
+            model=values.get("model"),
             attacks=split_list(values.get("attacks", "all")),
             defenses=tuple(values.get("defense", ())),
             seed=whole.get("seed", 0),

@@ -30,9 +30,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+data_app = typer.Typer(help="Look at data before it is used.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
 EpsFor = Annotated[str | None, typer.Option(help="Whom --eps speaks for: nominal or site.")]
 Delta = Annotated[str | None, typer.Option(help="delta of the budget (default 1e-5).")]
 PartyName = Annotated[str | None, typer.Option(help="The curious site (prism: default the holder of ihm).")]
+Model = Annotated[str | None, typer.Option(help="split-llama: tiny (default), smollm2 or path:DIR, a LLaMA on disk.")]
 Attacks = Annotated[str | None, typer.Option(help="all, a family (label) or names, by commas.")]
 Seed = Annotated[str | None, typer.Option(help="Seed of everything random (default 0).")]
 Config = Annotated[str | None, typer.Option(help="TOML file with these options; the command line wins.")]
@@ -67,8 +71,13 @@ def audit(
     delta: Delta = None,
     party: PartyName = None,
     data: Annotated[
-        str | None, typer.Option(help="prism: synthetic or physionet2012:DIR; gaussian: a folder to keep the files in.")
+        str | None,
+        typer.Option(
+            help="prism: synthetic or physionet2012:DIR; split-llama: synthetic or a survey; gaussian: a folder to keep "
+            "the files in. See `privbench list datasets`."
+        ),
     ] = None,
+    model: Model = None,
     transcript: Annotated[
         str | None, typer.Option(help="A recording instead of a target: what parties exchanged (safetensors).")
     ] = None,
@@ -96,8 +105,8 @@ def audit(
 
     given: dict[str, Any] = {
         "target": target, "eps": eps, "noise_multiplier": noise_multiplier, "sigma": sigma, "eps_for": eps_for,
-        "delta": delta, "party": party, "data": data, "attacks": attacks, "defense": defense, "seed": seed,
-        "jobs": jobs, "set": set_, "out": out, "format": format_, "transcript": transcript, "secrets": secrets,
+        "delta": delta, "party": party, "data": data, "model": model, "attacks": attacks, "defense": defense,
+        "seed": seed, "jobs": jobs, "set": set_, "out": out, "format": format_, "transcript": transcript, "secrets": secrets,
         "oracle": oracle,
     }  # fmt: skip
     request = Request.build(given, Path(config) if config else None)
@@ -113,7 +122,8 @@ def sweep(
     eps_for: EpsFor = None,
     delta: Delta = None,
     party: PartyName = None,
-    data: Annotated[list[str] | None, typer.Option(help="synthetic or physionet2012:DIR; repeatable.")] = None,
+    data: Annotated[list[str] | None, typer.Option(help="A data set, as in `privbench audit`; repeatable.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help="A model, as in `privbench audit`; repeatable.")] = None,
     attacks: Attacks = None,
     defense: Annotated[list[str] | None, typer.Option(help="NAME[:key=value,...]; each one is a column.")] = None,
     seed: Seed = None,
@@ -134,8 +144,8 @@ def sweep(
 
     given: dict[str, Any] = {
         "target": target, "eps": eps, "noise_multiplier": noise_multiplier, "sigma": sigma, "eps_for": eps_for,
-        "delta": delta, "party": party, "data": data, "attacks": attacks, "defense": defense, "seed": seed,
-        "seeds": seeds, "set": set_, "jobs": jobs, "out": out,
+        "delta": delta, "party": party, "data": data, "model": model, "attacks": attacks, "defense": defense,
+        "seed": seed, "seeds": seeds, "set": set_, "jobs": jobs, "out": out,
     }  # fmt: skip
     code = run_sweep(
         given, Path(config) if config else None,
@@ -267,6 +277,19 @@ def list_(
     from privbench.cli.show import run_list
 
     run_list(what, as_json=json_)
+
+
+@data_app.command("check")
+def data_check(
+    spec: Annotated[str, typer.Argument(help="A survey, such as osmi:FILE or survey:FILE.csv; see `list datasets`.")],
+    outcome: Annotated[str | None, typer.Option(help="The outcome: its name, or a column.")] = None,
+    save_schema: Annotated[str | None, typer.Option(help="Write the schema to this new TOML file.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Rows, questions, outcomes, what is dropped and why, duplicates, groups, two samples of invented persons."""
+    from privbench.cli.data import run_check
+
+    run_check(spec, outcome, Path(save_schema) if save_schema else None)
 
 
 def run() -> None:

@@ -89,7 +89,7 @@ def run_sweep(
 def _grid(values: dict[str, Any]) -> list[dict[str, Any]]:
     """One set of options per cell: every combination of what is listed."""
     lists: dict[str, Sequence[Any]] = {}
-    for key in ("target", "data", "defense"):
+    for key in ("target", "data", "model", "defense"):
         if key in values:
             found = values.pop(key)
             lists[key] = found if isinstance(found, list) else [found]

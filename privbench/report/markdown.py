@@ -71,6 +71,8 @@ def markdown(audit: Audit) -> str:
         f"- **{words.flag_name(flag, audit)}**: {flag['means']}. What to do: {flag['what_to_do']}."
         for flag in audit.flags
     ] or ["- none"]
+    if audit.notes:
+        lines += ["", "## About the data and the run", "", *(f"- {said}" for said in audit.notes)]
     lines += ["", "## What the verdicts mean", ""]
     used = dict.fromkeys(finding.verdict for finding in audit.findings)
     lines += [f"- {words.MARKS[verdict]} {verdict}: {words.MEANINGS[verdict]}." for verdict in used]

@@ -58,6 +58,10 @@ def show(audit: Audit, console: Console) -> None:
         for flag in audit.flags:
             text = Text.assemble((words.flag_name(flag, audit), "bold"), f": {flag['means']}.")
             console.print(Padding(text, (0, 0, 0, 2)))
+    if audit.notes:
+        _heading(console, "About the data and the run")
+        for said in audit.notes:
+            console.print(Padding(Text(said), (0, 0, 0, 2)))
     _note(console, notes.one_release_note(audit))
     for note in notes.interval_notes(audit):
         _note(console, note)

@@ -33,6 +33,8 @@ class GaussianTarget(Target):
     )
 
     def configure(self, options: AuditOptions, registry: Registry) -> GaussianConfig:
+        options.require_noise()
+        options.refuse_model()
         return resolve(options)
 
     def describe(self, config: GaussianConfig) -> dict[str, Any]:

@@ -48,6 +48,8 @@ class Prism(Target):
         from privbench.data.sources import describe
         from privbench.targets.prism.config import DEFAULT_DATA, resolve
 
+        options.require_noise()
+        options.refuse_model()
         source = describe(options.data or DEFAULT_DATA)
         return resolve(options, registry, source.holders, source.train_records)
 

@@ -101,7 +101,6 @@ def test_default_audit(benchmark: Any, tmp_path: Path) -> None:
 
     benchmark.pedantic(run, rounds=1)
     benchmark.extra_info["peak_mb"] = round(max(peaks))
-    sys.stderr.write(f"\npeak memory of the default audit: {max(peaks):.0f} MB over its processes\n")
 
 
 def peak_megabytes(pid: int) -> float:

@@ -56,7 +56,7 @@ def test_two_workers_against_one(benchmark: Any, tmp_path: Path) -> None:
     ratios: list[float] = []
     benchmark.pedantic(pairs, rounds=1)
     benchmark.extra_info["ratio"] = round(statistics.median(ratios), 2)
-    sys.stderr.write(f"\ntwo workers: {statistics.median(ratios):.2f} times one ({[round(r, 2) for r in ratios]})\n")
+    benchmark.extra_info["ratios"] = sorted(round(ratio, 2) for ratio in ratios)
 
 
 @pytest.mark.parametrize("releases", [10, 100, 1_000])
@@ -96,5 +96,4 @@ def measure(benchmark: Any, folder: Path, settings: dict[str, int], sigma: int) 
     benchmark.pedantic(run, rounds=1)
     size = sum(file.stat().st_size for file in drawn.iterdir()) / 1e6
     benchmark.extra_info["peak_mb"], benchmark.extra_info["recording_mb"] = round(max(peaks)), round(size)
-    sys.stderr.write(f"\nT = {settings['releases']}: {size:,.0f} MB of recording audited in {max(peaks):.0f} MB\n")
     shutil.rmtree(drawn)

@@ -75,10 +75,10 @@ def test_the_figure_is_the_same_twice_and_shows_the_bounds(small_audit: AuditRes
 
 
 def test_the_nominal_eps_is_said_not_to_speak_for_the_site(small_audit: AuditResult) -> None:
-    note = words.claim_note(small_audit.audit)
+    note = notes.claim_note(small_audit.audit)
     assert note is not None
     assert "does not speak for a curious site" in note
-    assert words.claim_note(replace(small_audit.audit, claims=())) is None
+    assert notes.claim_note(replace(small_audit.audit, claims=())) is None
 
 
 def verdicts(audit: Audit, verdict: str, role: str = "confirmatory") -> Audit:
@@ -156,9 +156,9 @@ def test_an_attack_that_cannot_be_run_is_said_once(small_audit: AuditResult) -> 
 
 def test_rho_is_said_to_be_used_only_where_it_was(small_audit: AuditResult) -> None:
     audit = small_audit.audit
-    assert "used in g" in str(words.rho_note(audit))
+    assert "used in g" in str(notes.rho_note(audit))
     without = tuple(replace(f, bound=None) for f in audit.findings)
-    assert "used in g" not in str(words.rho_note(replace(audit, findings=without)))
+    assert "used in g" not in str(notes.rho_note(replace(audit, findings=without)))
 
 
 def test_a_failed_control_names_its_attack(small_audit: AuditResult) -> None:
@@ -178,14 +178,14 @@ def test_a_failed_control_names_its_attack(small_audit: AuditResult) -> None:
 
 def test_one_release_is_explained_where_all_are_pooled(small_audit: AuditResult, registry: Registry) -> None:
     audit = small_audit.audit
-    note = str(words.one_release_note(audit))
+    note = str(notes.one_release_note(audit))
     assert "the oracle likelihood ratio is tried on each of a record's 3 releases by itself" in note
     assert "(420 guesses about 140 records)" in note
     for text in everywhere(audit).values():
         assert note in text
     assert "x = 1 is the first release alone" in html(audit)
     single = tuple(replace(f, n=f.canaries) for f in audit.findings)
-    assert words.one_release_note(replace(audit, findings=single)) is None
+    assert notes.one_release_note(replace(audit, findings=single)) is None
 
 
 def test_the_same_record_gives_the_same_pages(small_audit: AuditResult) -> None:
