@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import inversion_mutants
 import mutants
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from privbench.conformance import (
     ATTACK_CHECKS,
     BOUND_CHECKS,
     DEFENSE_CHECKS,
+    INVERSION_CHECKS,
     TARGET_CHECKS,
     Check,
     ConformanceError,
@@ -26,15 +28,18 @@ from privbench.conformance import (
     check_attack,
     check_bound,
     check_defense,
+    check_inversion,
     check_target,
     require,
 )
 from privbench.errors import InputError
 from privbench.options import AuditOptions
+from privbench.parts import by_kind
 from privbench.registry import Registry, default_registry
 
 REGISTRY = default_registry()
-ATTACKS, BOUNDS, DEFENSES = (REGISTRY.names(group) for group in ("attacks", "bounds", "defenses"))
+INVERSIONS, ATTACKS = by_kind(REGISTRY.names("attacks"), REGISTRY)
+BOUNDS, DEFENSES = (REGISTRY.names(group) for group in ("bounds", "defenses"))
 TARGETS: Mapping[str, AuditOptions] = {
     "gaussian": AuditOptions("gaussian", sigma=2.0, settings={"records": "200", "releases": "3"}),
     "prism": AuditOptions("prism", eps=0.5, settings=SMALL),
@@ -54,15 +59,21 @@ def caught(results: Sequence[Result], check: str) -> bool:
 
 
 def test_the_checks_ran_on_what_is_registered() -> None:
-    assert (len(ATTACKS), len(BOUNDS), len(DEFENSES)) == (2, 7, 2)
+    assert (len(ATTACKS), len(INVERSIONS), len(BOUNDS), len(DEFENSES)) == (2, 1, 7, 2)
     # A recording is checked as files: tests/targets/test_recorded.py.
     assert set(TARGETS) | {"recorded"} == set(REGISTRY.names("targets"))
     assert [len(checks) for checks in (ATTACK_CHECKS, BOUND_CHECKS, DEFENSE_CHECKS, TARGET_CHECKS)] == [16, 11, 9, 10]
+    assert len(INVERSION_CHECKS) == 11
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_our_attacks_pass(name: str) -> None:
     require(check_attack(REGISTRY.get("attacks", name)))
+
+
+@pytest.mark.parametrize("name", INVERSIONS)
+def test_our_inversions_pass(name: str) -> None:
+    require(check_inversion(REGISTRY.get("attacks", name)))
 
 
 @pytest.mark.parametrize("name", BOUNDS)
@@ -84,11 +95,12 @@ def test_our_targets_pass(name: str) -> None:
     ("checks", "broken"),
     [
         (ATTACK_CHECKS, mutants.ATTACKS),
+        (INVERSION_CHECKS, inversion_mutants.INVERSIONS),
         (BOUND_CHECKS, mutants.BOUNDS),
         (DEFENSE_CHECKS, mutants.DEFENSES),
         (TARGET_CHECKS, mutants.TARGETS),
     ],
-    ids=["attacks", "bounds", "defences", "targets"],
+    ids=["attacks", "inversions", "bounds", "defences", "targets"],
 )
 def test_every_check_has_a_mutant(checks: Sequence[Check[Any]], broken: Mapping[str, Any]) -> None:
     assert [check.name for check in checks] == list(broken)
@@ -107,6 +119,11 @@ def only(checks: Sequence[Check[Any]], name: str, subject: Any) -> str | None:
 @pytest.mark.parametrize("check", mutants.ATTACKS)
 def test_a_broken_attack_is_caught(check: str) -> None:
     assert only(ATTACK_CHECKS, check, mutants.ATTACKS[check])
+
+
+@pytest.mark.parametrize("check", inversion_mutants.INVERSIONS)
+def test_a_broken_inversion_is_caught(check: str) -> None:
+    assert only(INVERSION_CHECKS, check, inversion_mutants.INVERSIONS[check])
 
 
 @pytest.mark.parametrize("check", mutants.BOUNDS)

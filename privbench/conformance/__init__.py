@@ -11,12 +11,14 @@ from privbench.conformance.attacks import ATTACK_CHECKS, check_attack
 from privbench.conformance.base import Check, ConformanceError, Result, require
 from privbench.conformance.bounds import BOUND_CHECKS, check_bound
 from privbench.conformance.defenses import DEFENSE_CHECKS, check_defense
+from privbench.conformance.inversions import INVERSION_CHECKS, check_inversion
 from privbench.conformance.targets import TARGET_CHECKS, TargetSubject, check_target
 
 __all__ = [
     "ATTACK_CHECKS",
     "BOUND_CHECKS",
     "DEFENSE_CHECKS",
+    "INVERSION_CHECKS",
     "TARGET_CHECKS",
     "Check",
     "ConformanceError",
@@ -25,6 +27,7 @@ __all__ = [
     "check_attack",
     "check_bound",
     "check_defense",
+    "check_inversion",
     "check_target",
     "require",
 ]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from privbench.attack import Attack, AttackCard, NotApplicable
+from privbench.attack import Attack, NotApplicable
 from privbench.conformance.base import (
     ERRORS,
     Check,
     ConformanceError,
     Result,
+    blanks,
     global_generators,
     run_checks,
     standard_error,
@@ -32,14 +33,6 @@ def check_attack(make: Make, expected: Mapping[str, str] | None = None) -> tuple
             "check_attack takes what makes an attack: pass the class, or a function without arguments."
         )
     return run_checks(ATTACK_CHECKS, make, expected or {})
-
-
-def _card(make: Make) -> str | None:
-    card = make().card
-    empty = [f.name for f in fields(AttackCard) if getattr(card, f.name) == "" or getattr(card, f.name) is None]
-    if not card.channels:
-        empty.append("channels")
-    return f"the card leaves {', '.join(empty)} empty" if empty else None
 
 
 def _deterministic(make: Make) -> str | None:
@@ -225,7 +218,7 @@ def _sign(make: Make) -> str | None:
 
 
 ATTACK_CHECKS: tuple[Check[Make], ...] = (
-    Check("card", "the card says what it is, whose, what it needs and costs", _card),
+    Check("card", "the card says what it is, whose, what it needs and costs", lambda make: blanks(make().card)),
     Check("deterministic", "one seed, one guess", _deterministic),
     Check("global generators", "no global random generator is used", _global_generators),
     Check("view untouched", "what it is shown stays as it was", _view_untouched),

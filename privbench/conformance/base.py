@@ -6,11 +6,12 @@ import math
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from privbench.attack import AttackCard
 from privbench.errors import PrivbenchError
 
 S = TypeVar("S")
@@ -84,6 +85,14 @@ def global_generators() -> tuple[Any, ...]:
         tuple(map(str, numpy_state)),
         bytes(torch.get_rng_state().numpy().tobytes()) if torch is not None else None,
     )
+
+
+def blanks(card: AttackCard) -> str | None:
+    """What an attack's card leaves empty."""
+    empty = [f.name for f in fields(AttackCard) if getattr(card, f.name) == "" or getattr(card, f.name) is None]
+    if not card.channels:
+        empty.append("channels")
+    return f"the card leaves {', '.join(empty)} empty" if empty else None
 
 
 def standard_error(rate: float, n: int) -> float:

@@ -1,0 +1,114 @@
+"""Nearest token: a naive twin, noise of known size, deeper cuts, and views it cannot work on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+from privbench.attack import NotApplicable, Reconstruction, View
+from privbench.attacks.inversion.nearest_token import NearestToken
+from privbench.conformance.inversions import RECORDS, VICTIM, token_stand
+from privbench.threat import Knowledge
+
+RNG = np.random.default_rng(0)
+
+
+def run(view: View, attack: NearestToken | None = None) -> Reconstruction:
+    result = (attack or NearestToken())(view, RNG)
+    assert isinstance(result, Reconstruction)
+    return result
+
+
+def with_arrays(view: View, **arrays: Any) -> View:
+    named = {name.replace("_", "/"): array for name, array in arrays.items()}
+    return replace(view, arrays={**view.arrays, **named})
+
+
+def test_it_is_its_naive_twin() -> None:
+    view = token_stand(1, 1.5, releases=2).view()
+    sent = np.asarray(view.array(f"activations/{VICTIM}"), np.float64)
+    table = np.asarray(view.array("public/embedding"), np.float64)
+
+    def nearest(h: np.ndarray) -> np.ndarray:
+        return ((h[:, :, None, :] - table) ** 2).sum(-1).argmin(-1)
+
+    found = run(view)
+    for t in range(2):
+        assert np.array_equal(found.single[t][:20], nearest(sent[t][:20]))
+    assert np.array_equal(found.accumulated[1][:20], nearest(sent.mean(0)[:20]))
+
+
+def test_blocks_change_nothing() -> None:
+    view = token_stand(2, 2.0).view()
+    whole, parts = run(view), run(view, NearestToken(rows=7, vocabulary=11))
+    assert np.array_equal(whole.single, parts.single)
+    assert np.array_equal(whole.accumulated, parts.accumulated)
+
+
+def test_two_rows_under_noise_are_told_apart_at_the_rate_of_their_distance() -> None:
+    """P(right) = Phi(|e1 - e0| / (2 sigma)); 40,000 tokens, 4 standard errors."""
+    rng = np.random.default_rng(3)
+    table = np.array([[0.0, 0.0], [3.0, 4.0]], np.float32)
+    tokens = rng.integers(0, 2, (RECORDS, 267))
+    sent = (table[tokens] + 4 * rng.standard_normal((RECORDS, 267, 2))).astype(np.float32)[None]
+    view = token_stand(3).view()
+    arrays = {f"activations/{VICTIM}": sent, "public/embedding": table}
+    right = (run(replace(view, arrays=arrays)).single[0] == tokens).mean()
+    expected = special.ndtr(5 / 8)
+    assert abs(right - expected) < 4 * math.sqrt(expected * (1 - expected) / tokens.size)
+
+
+def test_what_was_not_sent_is_not_said() -> None:
+    here = token_stand(4)
+    mask = np.ones((RECORDS, 30), np.uint8)
+    mask[:, 20:] = 0
+    found = run(replace(here.view(), arrays={**here.view().arrays, f"activations/{VICTIM}/mask": mask}))
+    assert (found.single[:, :, 20:] == -1).all()
+    assert (found.single[:, :, :20] >= 0).all()
+
+
+def test_a_rotated_cut_stops_it() -> None:
+    """Nearest neighbour is no proof of safety: a linear map hides every row from it and hides nothing."""
+    here = token_stand(5)
+    rotation = np.linalg.qr(np.random.default_rng(5).standard_normal((24, 24)))[0].astype(np.float32)
+    name = f"activations/{VICTIM}"
+    turned = replace(here.view(), arrays={**here.view().arrays, name: np.asarray(here.view().array(name)) @ rotation})
+    assert here.read(run(here.view()).single[0]).value == pytest.approx(1)
+    assert here.read(run(turned).single[0]).value < 0.1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({f"activations/{VICTIM}": np.zeros((3, RECORDS, 8), np.float32)}, "no token activations"),
+        ({"public/embedding": np.zeros((5, 7), np.float32)}, "are 24 wide"),
+    ],
+)
+def test_it_says_what_a_view_lacks(arrays: dict[str, Any], said: str) -> None:
+    view = token_stand(6).view()
+    result = NearestToken()(replace(view, arrays={**view.arrays, **arrays}), RNG)
+    assert isinstance(result, NotApplicable)
+    assert said in result.reason
+
+
+def test_it_needs_the_public_table() -> None:
+    here = token_stand(7)
+    bare = {name: array for name, array in here.view().arrays.items() if name != "public/embedding"}
+    result = NearestToken()(replace(here.view(), arrays=bare), RNG)
+    assert isinstance(result, NotApplicable)
+    assert "no public embedding table" in result.reason
+
+
+def test_who_does_not_know_the_base_does_not_see_its_table() -> None:
+    here = token_stand(8)
+    ignorant = replace(here.threat, knowledge=frozenset({Knowledge.MECHANISM}))
+    view = here.view(ignorant)
+    assert "public/embedding" not in view.arrays
+    result = NearestToken()(view, RNG)
+    assert isinstance(result, NotApplicable)
+    assert "needs to know the base" in result.reason

@@ -1,0 +1,88 @@
+"""What counts as read: answers only, by a naive twin and by cases whose result is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privbench.attack import Index
+from privbench.recovery import METRICS, Truth
+
+# Two questions of one and two tokens in a template of zeros.
+ANSWERS = np.array([[-1, 0, -1, 1, 1]] * 4)
+TOKENS = np.array([[0, 7, 0, 5, 6], [0, 7, 0, 5, 8], [0, 7, 0, 5, 6], [0, 9, 0, 4, 4]])
+OTHER = np.array([1, 2, 3, 0])
+
+
+def truth() -> Truth:
+    return Truth(TOKENS, ANSWERS)
+
+
+def naive_token_accuracy(guess: Index) -> float:
+    shares = []
+    for row in range(len(TOKENS)):
+        places = [at for at in range(TOKENS.shape[1]) if ANSWERS[row, at] >= 0]
+        shares.append(sum(int(guess[row, at] == TOKENS[row, at]) for at in places) / len(places))
+    return sum(shares) / len(shares)
+
+
+def naive_answer_accuracy(guess: Index) -> float:
+    by_question = []
+    for question in (0, 1):
+        spans = [tuple(TOKENS[row][ANSWERS[row] == question]) for row in range(len(TOKENS))]
+        read = [tuple(guess[row][ANSWERS[row] == question]) for row in range(len(TOKENS))]
+        recalls = []
+        for answer in set(spans):
+            rows = [row for row, span in enumerate(spans) if span == answer]
+            recalls.append(sum(read[row] == answer for row in rows) / len(rows))
+        by_question.append(sum(recalls) / len(recalls))
+    return sum(by_question) / 2
+
+
+@given(st.lists(st.sampled_from([0, 4, 5, 6, 7, 8, 9]), min_size=20, max_size=20))
+def test_both_metrics_are_their_naive_twins(tokens: list[int]) -> None:
+    guess = np.array(tokens).reshape(4, 5)
+    assert truth().score(guess, "token-accuracy", OTHER).value == pytest.approx(naive_token_accuracy(guess))
+    assert truth().score(guess, "answer-accuracy", OTHER).value == pytest.approx(naive_answer_accuracy(guess))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_truth_reads_all_and_the_template_alone_nothing(metric: str) -> None:
+    assert truth().score(TOKENS, metric, OTHER).value == pytest.approx(1)
+    assert truth().score(np.where(ANSWERS < 0, TOKENS, -1), metric, OTHER).value == 0
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_weights_sum_to_one_and_bound_every_gain(metric: str) -> None:
+    found = truth().score(TOKENS, metric, OTHER)
+    assert found.weights.sum() == pytest.approx(1)
+    for row in (found.gains, found.shuffled, found.modes):
+        assert (row >= 0).all()
+        assert (row <= found.weights + 1e-12).all()
+
+
+def test_the_baseline_says_the_most_frequent_answer_to_each_question() -> None:
+    # Question 0: 7 is right for three of four. Question 1: (5, 6) is right for two, and its first token for three.
+    shares = [3 / 3, 2 / 3, 3 / 3, 0 / 3]
+    assert truth().score(TOKENS, "token-accuracy", OTHER).baseline == pytest.approx(np.mean(shares))
+    assert truth().score(TOKENS, "answer-accuracy", OTHER).baseline == pytest.approx((1 / 2 + 1 / 3) / 2)
+
+
+def test_shuffled_compares_each_record_with_another_ones_answers() -> None:
+    # Row i is compared with the answers read of row OTHER[i].
+    shares = [2 / 3, 2 / 3, 0, 0]
+    assert truth().score(TOKENS, "token-accuracy", OTHER).shuffled == pytest.approx(np.array(shares) / 4)
+
+
+def test_counts_are_of_tokens_and_of_answers() -> None:
+    assert truth().score(TOKENS, "token-accuracy", OTHER).n == 12
+    assert truth().score(TOKENS, "answer-accuracy", OTHER).n == 8
+
+
+def test_answers_of_another_length_are_not_lined_up_with_the_wrong_question() -> None:
+    tokens, places = np.array([[1, 2, 3, -1], [1, 2, 2, 3]]), np.array([[0, 1, 1, -1], [0, 0, 1, 1]])
+    found = Truth(tokens, places).score(tokens, "token-accuracy", np.array([1, 0]))
+    # Record 0: "1" against (1, 2); "2 3" against (2, 3). Record 1: (1, 2) against "1"; (2, 3) against "2 3".
+    assert found.shuffled == pytest.approx(np.array([3 / 3, 3 / 4]) / 2)
