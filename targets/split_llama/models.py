@@ -6,6 +6,7 @@ Nothing is ever downloaded, no code out of a model's folder is run, and no pickl
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -51,16 +52,43 @@ def load(model: str, cache: Path | None = None) -> Base:
     SmolLM2-135M-Instruct (Allal et al. 2025) lies as a 4-bit GGUF in a PyPI package; it is dequantised once and kept
     as safetensors in `cache`, by default `cache_folder()`. `InputError` says what is wrong with a name or a folder.
     """
-    kind, _, folder = model.partition(":")
+    return read(_folder(model, cache), model)
+
+
+def shape_of(model: str, cache: Path | None = None) -> Shape:
+    """Dimensions of a model, from its configuration alone."""
+    folder = _folder(model, cache)
+    with _quiet():
+        return Shape.of(_config(folder, model, _source(folder)))
+
+
+def file_hash(model: str, cache: Path | None = None) -> str:
+    """SHA-256 over names and contents of the files that a model is read from."""
+    folder = _folder(model, cache)
+    digest = hashlib.sha256()
+    for file in sorted(path for path in folder.iterdir() if path.is_file()):
+        digest.update(file.name.encode() + b"\0")
+        with file.open("rb") as handle:
+            digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _folder(model: str, cache: Path | None) -> Path:
+    """The folder that a name stands for, which exists."""
+    kind, _, path = model.partition(":")
     if kind == "path":
-        if not folder:
+        if not path:
             raise InputError("model path: needs its folder: --model path:DIR.")
-        return read(Path(folder).expanduser(), model)
-    if model == "tiny":
-        return read(TINY, model)
-    if model == "smollm2":
-        return read(_converted(cache or cache_folder()), model)
-    raise unknown("model", model, ("tiny", "smollm2", "path:DIR"))
+        folder = Path(path).expanduser()
+    elif model == "tiny":
+        folder = TINY
+    elif model == "smollm2":
+        folder = _converted(cache or cache_folder())
+    else:
+        raise unknown("model", model, ("tiny", "smollm2", "path:DIR"))
+    if not folder.is_dir():
+        raise InputError(f"model {model}: no such directory '{folder}'.")
+    return folder
 
 
 def cache_folder() -> Path:
@@ -73,33 +101,30 @@ def cache_folder() -> Path:
 
 def read(folder: Path, name: str) -> Base:
     """Read a model folder; `InputError` in one line for whatever is missing, cut short or does not fit."""
-    if not folder.is_dir():
-        raise InputError(f"model {name}: no such directory '{folder}'.")
-    gguf = _gguf_in(folder)
-    source: dict[str, Any] = {"gguf_file": gguf.name} if gguf else {}
+    source = _source(folder)
     with _quiet():
         config = _config(folder, name, source)
         shape = Shape.of(config)
-        model = _weights(folder, name, config, source, large=shape.total >= LARGE)
         tokenizer = _tokenizer(folder, name, source)
-    highest = max(tokenizer.get_vocab().values(), default=-1)
-    if highest >= shape.vocabulary:
-        raise InputError(
-            f"model {name}: its tokenizer is of another vocabulary: ids up to {highest}, but the embedding has "
-            f"{shape.vocabulary} rows."
-        )
+        highest = max(tokenizer.get_vocab().values(), default=-1)
+        if highest >= shape.vocabulary:
+            raise InputError(
+                f"model {name}: its tokenizer is of another vocabulary: ids up to {highest}, but the embedding has "
+                f"{shape.vocabulary} rows."
+            )
+        model = _weights(folder, name, config, source, large=shape.total >= LARGE)
     return Base(name, model, tokenizer, config.max_position_embeddings, model.dtype)
 
 
-def _gguf_in(folder: Path) -> Path | None:
-    """The GGUF file of a folder that has no configuration of its own."""
+def _source(folder: Path) -> dict[str, Any]:
+    """How transformers is told to read a folder: nothing, or the GGUF file where there is no configuration."""
     files = sorted(folder.glob("*.gguf"))
     if (folder / "config.json").exists() or not files:
-        return None
+        return {}
     if len(files) > 1:
         raise InputError(f"'{folder}' holds {len(files)} GGUF files; leave the one to use.")
     _require_gguf()
-    return files[0]
+    return {"gguf_file": files[0].name}
 
 
 def _config(folder: Path, name: str, source: dict[str, Any]) -> Any:
