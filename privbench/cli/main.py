@@ -16,6 +16,7 @@ import click
 import typer
 
 import privbench
+from privbench.cli.data import Debug, data_app
 from privbench.errors import INCOMPLETE, USAGE, InputError, PrivbenchError, RecordError
 
 INTERRUPTED = 130
@@ -30,7 +31,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-data_app = typer.Typer(help="Look at data before it is used.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
 EpsFor = Annotated[str | None, typer.Option(help="Whom --eps speaks for: nominal or site.")]
@@ -43,7 +43,6 @@ Config = Annotated[str | None, typer.Option(help="TOML file with these options; 
 Strict = Annotated[bool, typer.Option("--strict", help="INCONCLUSIVE exits 3.")]
 ExitZero = Annotated[bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdicts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print the headline only.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 def _version(asked: bool) -> None:
@@ -277,19 +276,6 @@ def list_(
     from privbench.cli.show import run_list
 
     run_list(what, as_json=json_)
-
-
-@data_app.command("check")
-def data_check(
-    spec: Annotated[str, typer.Argument(help="A survey, such as osmi:FILE or survey:FILE.csv; see `list datasets`.")],
-    outcome: Annotated[str | None, typer.Option(help="The outcome: its name, or a column.")] = None,
-    save_schema: Annotated[str | None, typer.Option(help="Write the schema to this new TOML file.")] = None,
-    debug: Debug = False,
-) -> None:
-    """Rows, questions, outcomes, what is dropped and why, duplicates, groups, two samples of invented persons."""
-    from privbench.cli.data import run_check
-
-    run_check(spec, outcome, Path(save_schema) if save_schema else None)
 
 
 def run() -> None:

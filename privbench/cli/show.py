@@ -96,9 +96,9 @@ def print_json(rows: list[dict[str, Any]]) -> None:
 
 def _rows(what: str) -> list[dict[str, Any]]:
     if what == "datasets":
-        from privbench.data.catalogue import READERS
+        from privbench.data.catalogue import READERS, SURVEYS
 
-        return [{"name": name, "summary": summary} for name, summary in READERS.items()]
+        return [{"name": name, "summary": summary} for name, summary in (READERS | SURVEYS).items()]
     if what not in GROUPS:
         raise unknown("list", what, (*GROUPS, "datasets"))
     registry = default_registry()

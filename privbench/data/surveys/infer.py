@@ -29,12 +29,14 @@ _ALIKE = 0.9  # share of a column's distinct texts that make it one of dates, ad
 _REPEATED = 0.5  # distinct times or numbers per row, below which a survey counts as blown up
 _OPTIONS = 12  # distinct answers of an ordinary question
 _MOST_NAMED = 30  # answers of a question with many, such as a country
+_SHARE = 20  # in a small survey an answer that one in so many gave is named, though fewer than 10 did
 _SENTENCE = 60  # characters, on average: longer answers are free text
 _FEW_ROWS = 20  # with fewer rows nothing follows from all values being different
 _ENOUGH = 50  # rows from which a run of different whole numbers is a numbering
 _LONG_NUMBER = 6  # digits
 _MOST_DECIMALS = 2
 _MOST_WORDS = 6  # of what is asked
+_SHORT = 3  # words: a longer header loses the words that only fill
 _OLDEST = 120
 
 _DAY = r"(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}\.? [a-z]{3,9}\.?,? \d{2,4}|[a-z]{3,9}\.? \d{1,2},? \d{2,4})"
@@ -42,12 +44,14 @@ _CLOCK = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)? ?(am|pm)?( ?(z|utc|gmt|[a-z]{2,4}|[+-]
 _DATE = re.compile(rf"{_DAY}([t ,]+{_CLOCK})?|{_CLOCK}")
 _TIMED = re.compile(rf"{_DAY}[t ,]+{_CLOCK}")
 _ADDRESS = re.compile(r"\S+@\S+\.\S+|(\d{1,3}\.){3}\d{1,3}|https?://\S+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_IDENTIFIER = re.compile(r"(^|\b|_)(ids?|uuid|guid|respondent|participant|subject|user|person|token|email|ip|#)(\b|_|$)")
+_IDENTIFIER = re.compile(
+    r"(^|\b|_)(ids?|uuid|guid|respondent|participant|subject|user|person|token|email|ip|#)(\b|_|$)"
+)
 _CODE = re.compile(r"[a-z]{2}")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_FILLING = frozenset(
-    "a an and any are as at be been by can did do does ever for from had has have how i if in is it me my of on or our "
-    "that the their they this to was were what when which who will with would you your".split()
+_FILLING = re.compile(
+    r"a|an|and|any|are|as|at|be|been|by|can|did|do|does|ever|for|from|had|has|have|how|i|if|in|is|it|me|my|of|on|or|our|"
+    r"that|the|their|they|this|to|was|were|what|when|which|who|will|with|would|you|your"
 )
 
 
@@ -83,7 +87,12 @@ def infer(table: Table, outcome: str | None = None) -> Schema:
     asks: set[str] = set()
     for name in table.frame.columns:
         column = _column(name, table.frame[name])
-        found = _repeated(column) or _useless(column) or _number(column, name == outcome) or _words(column)
+        found = (
+            _repeated(column)
+            or _useless(column)
+            or _number(column, outcome is not None and name.casefold() == outcome.casefold())
+            or _words(column)
+        )
         if isinstance(found, Question):
             questions.append(_named(found, asks))
             continue
@@ -94,7 +103,7 @@ def infer(table: Table, outcome: str | None = None) -> Schema:
         raise InputError(f"{table.path} has no column that can be used ({why}); give a schema: ,schema=S.toml.")
     stem = Path(table.path).name.split(".")[0]
     schema = Schema(
-        name=re.sub(r"\W+", "-", stem.lower()).strip("-") or "survey",
+        name=re.sub(r"[\W_]+", "-", stem.lower()).strip("-") or "survey",
         title=_spaced(stem).title() or "Survey",
         questions=tuple(questions),
         outcomes=(),
@@ -120,7 +129,7 @@ def _column(name: str, cells: pd.Series) -> _Column:
         everything[key(str(text))] += count
     answers = Counter({text: count for text, count in everything.items() if text not in MISSING_WORDS})
     column = _Column(name, answers, {})
-    if everything["na"] and len(answers) > MOST_CLASSES and column.mostly(_CODE):
+    if everything["na"] and "country" in _spaced(name).split() and column.mostly(_CODE):
         # Among two-letter country codes NA is Namibia.
         answers["na"] = everything["na"]
         return _Column(name, answers, {"na": "na"})
@@ -188,7 +197,7 @@ def _words(column: _Column) -> Question | _Drop:
     if many and (len(answers) > _REPEATED * column.given or long > _SENTENCE):
         single = column.distinct and not any(" " in answer for answer in answers)
         return _Drop("different in every row: identifies a person" if single else "free text")
-    return _choice(column, FEWEST if many else 2)
+    return _choice(column, FEWEST if many else min(FEWEST, max(2, column.given // _SHARE)))
 
 
 def _choice(column: _Column, fewest: int) -> Question | _Drop:
@@ -207,8 +216,8 @@ def _named(question: Question, asks: set[str]) -> Question:
     """With a short question of its own, made of the header."""
     text = _spaced(re.sub(r"\([^)]*\)", " ", question.column)) or _spaced(question.column) or "question"
     words = text.split()
-    if len(words) > _MOST_WORDS:
-        words = [word for word in words if word not in _FILLING] or words
+    if len(words) > _SHORT:
+        words = [word for word in words if not _FILLING.fullmatch(word)] or words
     ask = _free(" ".join(words[:_MOST_WORDS]), asks)
     asks.add(ask)
     return replace(question, ask=ask)

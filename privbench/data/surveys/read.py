@@ -63,7 +63,9 @@ def parse_spec(spec: str) -> Spec:
             raise InputError(f"'{spec}' gives {option_name} {fault}; write {option_name}=VALUE once.")
         given[option_name] = value
     if "schema" in given and name != "survey":
-        raise InputError(f"survey {name} has its own schema; with schema= write survey:{path},schema={given['schema']}.")
+        raise InputError(
+            f"survey {name} has its own schema; with schema= write survey:{path},schema={given['schema']}."
+        )
     outcome = given.get("outcome")
     return Spec(name, path, given.get("schema"), None if outcome is None else normal(outcome))
 
@@ -95,9 +97,7 @@ def _aligned(table: Table, choice: Sequence[Schema]) -> Table:
     wanted = {key(column): column for schema in choice for column in _columns(schema)}
     present = set(table.frame.columns)
     renamed = {
-        column: wanted[key(column)]
-        for column in table.frame.columns
-        if wanted.get(key(column), column) not in present
+        column: wanted[key(column)] for column in table.frame.columns if wanted.get(key(column), column) not in present
     }
     return replace(table, frame=table.frame.rename(columns=renamed))
 
@@ -117,9 +117,10 @@ def _fitting(table: Table, choice: Sequence[Schema]) -> Schema:
     closest, lacks = min(zip(choice, lacking, strict=True), key=lambda pair: len(pair[1]) / len(_columns(pair[0])))
     named = ", ".join(f"'{column[:60]}'" for column in lacks[:_MOST_NAMED])
     more = f" and {len(lacks) - _MOST_NAMED} more" if len(lacks) > _MOST_NAMED else ""
+    names = ", ".join(schema.name for schema in choice)
     raise InputError(
-        f"{table.path} fits no schema of {', '.join(schema.name for schema in choice)}: for {closest.name} it lacks the "
-        f"columns {named}{more}; give another file, or survey:FILE to infer a schema."
+        f"{table.path} fits no schema of {names}: for {closest.name} it lacks the columns "
+        f"{named}{more}; give another file, or survey:FILE to infer a schema."
     )
 
 
@@ -173,7 +174,9 @@ def _with_outcomes(survey: Survey, asked: bool) -> Survey:
         if found > 1:
             keep.append(outcome)
             continue
-        what = f"outcome {outcome.name} (column '{outcome.question.column}') has " + ("one value" if found else "no value")
+        what = f"outcome {outcome.name} (column '{outcome.question.column}') has " + (
+            "one value" if found else "no value"
+        )
         if asked and outcome is survey.schema.outcomes[0]:
             raise InputError(f"{what} in all {len(survey):,} rows; nothing can be learned: name another outcome.")
         notes.append(f"Dropped: {what}.")

@@ -30,11 +30,23 @@ _SCALES = (
     "rural < suburban < urban",
     "daily|every day < weekly < monthly < yearly",
 )
-_YES_NO = ("no", "n", "false", "maybe", "possibly", "unsure", "not sure", "don't know", "i don't know", "yes", "y", "true")
+_YES_NO = (
+    "no",
+    "n",
+    "false",
+    "maybe",
+    "possibly",
+    "unsure",
+    "not sure",
+    "don't know",
+    "i don't know",
+    "yes",
+    "y",
+    "true",
+)
 _RANGE = re.compile(
     r"(?P<sign><|<=|>|>=|less than|under|below|up to|at most|fewer than|more than|over|above|at least)?\s*"
-    r"(?P<low>\d+(?:\.\d+)?)\s*(?P<unit>[a-z%]*)\s*(?:(?:-|to)\s*(?P<high>\d+(?:\.\d+)?)|(?P<open>\+|or more|and over))?"
-    r"\s*[a-z% ]*"
+    r"(?P<low>\d+(?:\.\d+)?)\s*[a-z%]*\s*(?:(?:-|to)\s*\d+(?:\.\d+)?|\+)?[a-z% ]*"
 )
 _LABELLED = re.compile(r"(\d+)\s*[-=:.)(]\s*\D.*")
 _BELOW = ("<", "<=", "less than", "under", "below", "up to", "at most", "fewer than")
@@ -42,7 +54,8 @@ _ABOVE = (">", ">=", "more than", "over", "above")
 _WIDEST = 11  # whole numbers of one scale, such as 0 to 10
 
 _RANKS = tuple(
-    {word: rank for rank, step in enumerate(scale.split(" < ")) for word in step.strip().split("|")} for scale in _SCALES
+    {word: rank for rank, step in enumerate(scale.split(" < ")) for word in step.strip().split("|")}
+    for scale in _SCALES
 )
 
 

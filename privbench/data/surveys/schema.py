@@ -97,14 +97,14 @@ class Schema:
         raise unknown("outcome", name, [item.name for item in self.outcomes])
 
     def led_by(self, name: str) -> Schema:
-        """With this outcome first: one by name, or a question by its column or what it asks. `InputError` for others."""
+        """With this outcome first: by its name, or a question by its column or what it asks; `InputError` for none."""
         for item in self.outcomes:
             if item.name == name:
                 return replace(self, outcomes=(item, *(other for other in self.outcomes if other != item)))
         if name in self.dropped:
             raise InputError(f"'{name}' cannot be an outcome of survey {self.name}: dropped ({self.dropped[name]}).")
         for question in self.questions:
-            if name in (question.column, question.ask):
+            if name.casefold() in (question.column.casefold(), question.ask.casefold()):
                 if question.kind == "number" or len(question.answers) > MOST_CLASSES:
                     count = len(question.answers) or "any number of"
                     raise InputError(f"'{name}' has {count} answers; an outcome has 2 to {MOST_CLASSES}: group them.")

@@ -231,8 +231,8 @@ def _pack(path: str, names: list[str], records: Iterator[list[str]]) -> pd.DataF
     if wrong:
         row, width = wrong[0]
         raise InputError(
-            f"{path}: row {row} after the header has {width} fields, the header {len(names)} ({len(wrong)} such rows of "
-            f"{rows}); quote fields that hold the separator, or repair these rows."
+            f"{path}: row {row} after the header has {width} fields, the header {len(names)} ({len(wrong)} such rows "
+            f"of {rows}); quote fields that hold the separator, or repair these rows."
         )
     columns = {
         name: pd.Categorical.from_codes(code, categories=pd.Index(list(seen), dtype=object))

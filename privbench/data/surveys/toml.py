@@ -223,7 +223,10 @@ def _check_answers(question: Question, part: _Part) -> None:
     for answer in answers:
         if not answer.strip() or "\n" in answer or key(answer) == MISSING:
             raise InputError(f"{part.where}: {answer!r} cannot be an answer; use one line, other than '{MISSING}'.")
+    seen: dict[str, str] = {}
     for code, answer in question.codes.items():
+        if seen.setdefault(key(code), answer) != answer:
+            raise InputError(f"{part.where}: {code!r} is coded twice, since case and blanks do not matter; keep one.")
         if answer and answer not in answers:
             raise InputError(f"{part.where}: code {code!r} stands for {answer!r}, which is none of its answers.")
 

@@ -1,0 +1,175 @@
+"""`privbench data check`: what it says, what it withholds, its exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import CommandLine
+from hypothesis import given
+from hypothesis import strategies as st
+from invented_surveys import invented
+
+from privbench.data.catalogue import READERS, SURVEYS
+from privbench.data.surveys.cells import FEWEST, cells, few
+from privbench.data.surveys.check import check
+from privbench.data.surveys.check import invented as persons
+from privbench.data.surveys.samples import samples
+
+# --- counts that may be shown ---
+
+
+def test_counts_in_a_sentence() -> None:
+    assert [few(count) for count in (0, 1, 9, 10, 1234)] == ["0", "fewer than 10", "fewer than 10", "10", "1,234"]
+
+
+def test_a_small_cell_takes_another_with_it() -> None:
+    assert cells([100, 20, 3]) == ["100", ">=10", "<10"]
+    assert cells([100, 4, 3]) == ["100", "<10", "<10"]
+    assert cells([100, 20, 0]) == ["100", "20", "0"]
+    assert cells([4]) == ["<10"]
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=6))
+def test_no_small_cell_follows_from_the_total(counts: list[int]) -> None:
+    shown = cells(counts)
+    hidden = [count for count, text in zip(counts, shown, strict=True) if text.startswith(("<", ">"))]
+    assert all(text == f"{count:,}" or count > 0 for count, text in zip(counts, shown, strict=True))
+    assert not [count for count, text in zip(counts, shown, strict=True) if 0 < count < FEWEST and text == str(count)]
+    if any(0 < count < FEWEST for count in counts) and any(count >= FEWEST for count in counts):
+        assert len(hidden) >= 2
+
+
+# --- persons who do not exist ---
+
+
+def test_invented_persons_are_nobody() -> None:
+    """Rare answers are never drawn, numbers come from the middle half, the seed is fixed."""
+    count = 400
+    survey, outcome = invented(
+        {
+            "treatment": ["yes", "no"] * (count // 2),
+            "secret": ["common"] * (count - 9) + ["rare"] * 9,
+            "age": [str(15 + row // 4) for row in range(count)],
+            "gap": [None] * count,
+        },
+        kinds={"age": "number"},
+    )
+    made = persons(survey)
+    assert len(made) == 2
+    assert made == persons(survey)
+    for sample in made:
+        lines = dict(line.split(": ", 1) for line in sample.prompt.split("---\n")[1].splitlines()[:-1])
+        assert lines["secret"] == "common"
+        assert 40 <= int(lines["age"]) <= 90
+        assert lines["gap"] == "no answer"
+        assert sample.answer in ("yes", "no")
+        assert sample.header == next(samples(survey, outcome)).header
+
+
+def test_answers_are_drawn_apart() -> None:
+    """Two columns that always agree in the survey need not in the samples of many surveys."""
+    apart = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        column = rng.choice(["a", "b"], size=100).tolist()
+        survey, _ = invented({"treatment": ["yes", "no"] * 50, f"x{seed}": column, f"y{seed}": column})
+        for sample in persons(survey):
+            apart += sample.features[0][1] != sample.features[1][1]
+    assert apart > 0
+
+
+def test_a_survey_of_few_draws_from_the_schema() -> None:
+    survey, _ = invented({"treatment": ["yes", "no"], "mood": ["good", "bad"]})
+    assert {part[1] for sample in persons(survey) for part in sample.features} <= {"good", "bad"}
+
+
+# --- the check and its command ---
+
+ROWS = 200
+
+
+def written(folder: Path) -> str:
+    """Semicolons, a rare class, a leaking column, a rare story, repeated rows."""
+    lines = ["who;mood;sad;leak;story;age"]
+    for row in range(ROWS):
+        sad = "severe" if row < 4 else ("none", "mild")[row % 2]
+        story = f"story number {row}, the only one"
+        lines.append(f"id{row:03d};{('good', 'bad')[row // 3 % 2]};{sad};{sad};{story};{20 + row % 40}")
+    path = folder / "own.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return f"survey:{path}"
+
+
+def test_facts(tmp_path: Path) -> None:
+    result = check(f"{written(tmp_path)},outcome=sad")
+    assert (result.survey.account.rows, result.survey.account.columns) == (ROWS, 6)
+    (outcome,) = result.outcomes
+    assert outcome.counts == (("none", ">=10"), ("mild", "98"), ("severe", "<10"), (None, "0"))
+    assert {leak.column for leak in outcome.leaks} == {"leak"}
+    assert (result.groups, result.largest, result.missing) == (ROWS, 1, 0)
+    assert result.repeated == ROWS - result.survey.answers.drop_duplicates().shape[0]
+    assert all("leak:" not in sample.prompt for sample in result.samples)
+
+
+def test_the_command_prints_all_of_it(tmp_path: Path, command_line: CommandLine) -> None:
+    done = command_line("data", "check", written(tmp_path), "--outcome", "sad", "--save-schema", "s.toml")
+    assert done.returncode == 0, done.stderr
+    out = done.stdout
+    for text in (
+        "rows",
+        "200",
+        "6: 4 questions, 2 dropped",
+        "sad (ordered)",
+        "<10",
+        "leaks it",
+        "none < mild < severe",
+    ):
+        assert text in out, text
+    for text in ("free text", "identifies a person", "semicolons", "Two samples of invented persons", "Question: sad"):
+        assert text in out, text
+    assert "story number" not in out
+    assert "id00" not in out
+    assert f"survey:{tmp_path / 'own.csv'},schema=s.toml" in done.stderr
+    again = command_line("data", "check", f"{written(tmp_path)},schema=s.toml")
+    assert again.returncode == 0
+    assert again.stdout == out
+
+
+def test_without_an_outcome_candidates_are_listed(tmp_path: Path, command_line: CommandLine) -> None:
+    done = command_line("data", "check", written(tmp_path))
+    assert done.returncode == 0
+    assert "None named. Candidates: mood, sad, leak." in done.stdout
+    assert "Question: mood" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["osmi:nowhere.csv"], "there is no file 'nowhere.csv'"),
+        (["osmo:own.csv"], "did you mean osmi"),
+        (["osmi:own.csv"], "fits no schema of osmi-2014, osmi-2016, osmi-2019"),
+        (["survey:own.csv", "--outcome", "story"], "'story' cannot be an outcome"),
+        (["survey:own.csv", "--outcome", "age"], "'age' has any number of answers"),
+        (["survey:own.csv,outcome=sad", "--outcome", "mood"], "gives outcome twice"),
+        (["survey:own.csv,schema=nowhere.toml"], "cannot read the schema nowhere.toml"),
+        (["survey:own.csv", "--save-schema", "own.csv"], "--save-schema own.csv: there is such a file"),
+        (["survey:own.csv", "--save-schema", "no/s.toml"], "--save-schema no/s.toml: cannot write it"),
+        ([], "Missing argument 'SPEC'"),
+    ],
+)
+def test_bad_input_exits_2_with_a_line(
+    tmp_path: Path, command_line: CommandLine, arguments: list[str], message: str
+) -> None:
+    written(tmp_path)
+    done = command_line("data", "check", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_list_shows_cohorts_and_surveys(command_line: CommandLine) -> None:
+    out = command_line("list", "datasets").stdout
+    assert all(name in out for name in (*READERS, *SURVEYS))

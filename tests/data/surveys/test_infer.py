@@ -1,0 +1,268 @@
+"""Schemas of files nobody has seen: what each kind of column becomes, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from privbench.data.surveys.infer import infer
+from privbench.data.surveys.scales import agreed, ordered
+from privbench.data.surveys.schema import Question, Schema
+from privbench.data.surveys.table import Table
+from privbench.errors import InputError
+
+ROWS = 120
+MOODS = [("good", "bad", "so so")[row % 3] for row in range(ROWS)]
+
+
+def table(columns: Mapping[str, Sequence[object]], path: str = "some_file.csv") -> Table:
+    return Table(path, pd.DataFrame({name: pd.Categorical([str(c) for c in cells]) for name, cells in columns.items()}))
+
+
+def schema_of(columns: Mapping[str, Sequence[object]], outcome: str | None = None) -> Schema:
+    return infer(table({"mood": MOODS, **columns}), outcome)
+
+
+def found(cells: Sequence[object], name: str = "Q") -> Question | str:
+    """What one column of 120 rows becomes: a question, or why it is dropped."""
+    schema = schema_of({name: [cells[row % len(cells)] for row in range(ROWS)]})
+    asked = {question.column: question for question in schema.questions}
+    return asked[name] if name in asked else schema.dropped[name]
+
+
+def test_the_schema_has_a_name_and_no_outcome() -> None:
+    schema = infer(table({"mood": MOODS}, "/folder/Well-being_2020 (copy).csv.gz"))
+    assert (schema.name, schema.title, schema.outcomes) == ("well-being-2020-copy", "Well-Being 2020 Copy", ())
+    assert schema.rows is None
+    assert schema.candidates == ("mood",)
+
+
+# --- what is dropped ---
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "why"),
+    [
+        ("Q", ["", "NA", "?", " - ", "n/a", "No answer"], "empty in every row"),
+        ("Q", ["x"], "the same answer"),
+        ("Q", ["x", "", "X "], "the same answer"),
+        ("id", [f"r-{row:04x}" for row in range(ROWS)], "identifies a person"),
+        ("token", [f"{row}f{row}" for row in range(ROWS)], "identifies a person"),
+        ("number", list(range(1001, 1001 + ROWS)), "identifies a person"),
+        ("code", [123456 + 7919 * row for row in range(ROWS)], "identifies a person"),
+        ("mail", [f"p{row % 9}@example.org" for row in range(ROWS)], "addresses"),
+        ("at", [f"192.0.2.{row % 9}" for row in range(ROWS)], "addresses"),
+        ("when", [f"2020-01-{1 + row % 28:02d}" for row in range(ROWS)], "dates"),
+        ("when", [f"{1 + row % 12}/{1 + row % 28}/2014 {row % 24}:{row % 60:02d}" for row in range(ROWS)], "dates"),
+        ("when", [f"{1 + row % 28} Jan 2020" for row in range(ROWS)], "dates"),
+        ("when", [f"2020-01-01T{row % 24:02d}:{row % 60:02d}:00Z" for row in range(ROWS)], "dates"),
+        ("story", [f"this is what happened on day {row}" for row in range(ROWS)], "free text"),
+        ("story", [f"the same long answer that somebody typed over and over on day {row % 40}" for row in range(ROWS)],
+         "free text"),
+        ("job", [f"job {row % 50}" for row in range(ROWS)], "free text: most answers are those of few people"),
+        ("Q", ["student"] * 118 + ["nurse", "clerk"], "nearly the same answer"),
+    ],
+)  # fmt: skip
+def test_dropped(name: str, cells: list[object], why: str) -> None:
+    reason = found(cells, name)
+    assert isinstance(reason, str)
+    assert why in reason
+
+
+# --- what is kept ---
+
+
+@pytest.mark.parametrize(
+    ("cells", "answers"),
+    [
+        (["Often", "never", "Sometimes"], ("never", "sometimes", "often")),
+        (["almost always", "Never", "often", "sometimes"], ("never", "sometimes", "often", "almost always")),
+        (["Agree", "strongly agree", "Neutral", "disagree", "Strongly disagree"],
+         ("strongly disagree", "disagree", "neutral", "agree", "strongly agree")),
+        (["severe", "None", "mild", "moderate"], ("none", "mild", "moderate", "severe")),
+        (["extremely severe", "normal", "mild", "severe", "moderate"],
+         ("normal", "mild", "moderate", "severe", "extremely severe")),
+        (["High", "Low", "Medium", ""], ("low", "medium", "high")),
+        ([3, 1, 2, 5, 4], ("1", "2", "3", "4", "5")),
+        (["3.0", "1.0", "0.0"], ("0", "1", "3")),
+        (list(range(11)), tuple(map(str, range(11)))),
+        ([0, 1], ("0", "1")),
+        (["6-25", "1-5", "More than 1000", "26-100", "100-500", "500-1000"],
+         ("1-5", "6-25", "26-100", "100-500", "500-1000", "more than 1000")),
+        (["7-8 hours", "'5-6 hours'", "Less than 5 hours", "More than 8 hours"],
+         ("less than 5 hours", "5-6 hours", "7-8 hours", "more than 8 hours")),
+        (["65+", "18-24", "25-64"], ("18-24", "25-64", "65+")),
+        (["2 - a bit", "1 - not at all", "3 - a lot"], ("1 - not at all", "2 - a bit", "3 - a lot")),
+        (["often", "never", "sometimes"] * 39 + ["oftn", "n", "x"], ("never", "sometimes", "often")),
+    ],
+)  # fmt: skip
+def test_ordinals(cells: list[object], answers: tuple[str, ...]) -> None:
+    question = found(cells)
+    assert isinstance(question, Question)
+    assert (question.kind, question.answers) == ("ordinal", answers)
+
+
+@pytest.mark.parametrize(
+    ("cells", "answers", "rest"),
+    [
+        (["Yes", "No", "no"], ("no", "yes"), False),
+        (["Yes", "No", "Maybe"], ("no", "maybe", "yes"), False),
+        (["TRUE", "FALSE"], ("false", "true"), False),
+        (["red", "blue", "Red"], ("blue", "red"), False),
+        (["often", "never", "Prefer not to say"], ("never", "often", "prefer not to say"), False),
+        (["male"] * 60 + ["female"] * 58 + ["demigirl", "agender"], ("female", "male", "other"), True),
+        (["other"] * 60 + ["female"] * 58 + ["a", "b"], ("female", "other"), True),
+    ],
+)
+def test_choices(cells: list[object], answers: tuple[str, ...], rest: bool) -> None:
+    question = found(cells)
+    assert isinstance(question, Question)
+    assert (question.kind, question.answers) == ("choice", answers)
+    assert question.codes == ({"*": "other"} if rest else {})
+
+
+def test_a_country_is_a_choice_of_those_that_ten_people_named() -> None:
+    countries = [f"land {row % 15 if row % 3 else 0}" for row in range(600)]
+    schema = infer(table({"country": countries, "mood": MOODS * 5}))
+    assert "land 0" in schema.questions[0].answers
+    rare = infer(
+        table({"country": ["my"] * 590 + [f"c{n}" for n in range(10)] + ["us"] * 20, "mood": MOODS * 5 + MOODS[:20]})
+    )
+    assert rare.questions[0].answers == ("my", "other", "us")
+
+
+def test_na_is_a_country_among_countries() -> None:
+    codes = [f"{a}{b}" for a in "ab" for b in "cdefghi"] + ["NA"]
+    question = found(codes * 8, "country")
+    assert isinstance(question, str)  # each of them is rare
+    schema = infer(table({"country": codes * 20, "state": codes * 20}))
+    country, state = schema.questions
+    assert country.codes == {"na": "na"}
+    assert "na" in country.answers
+    assert "na" not in state.answers
+
+
+@pytest.mark.parametrize(
+    ("cells", "decimals"),
+    [
+        (["33.0", "17", "45", "60", "61", "62", "63", "64", "65", "66", "67", "68"], 0),
+        ([row * 0.37 for row in range(ROWS)], 2),
+        ([f"{row},5" for row in range(ROWS)], 1),
+        ([*range(20, 60), "thirty"], 0),
+    ],
+)
+def test_numbers(cells: list[object], decimals: int) -> None:
+    question = found(cells)
+    assert isinstance(question, Question)
+    assert (question.kind, question.decimals, question.low) == ("number", decimals, None)
+
+
+def test_an_age_has_limits() -> None:
+    question = found(list(range(20, 60)), "What is your age?")
+    assert isinstance(question, Question)
+    assert (question.ask, question.low, question.high) == ("age", 0, 120)
+    assert found(list(range(20, 60)), "wages").low is None
+
+
+def test_times_that_come_back_are_groups() -> None:
+    schema = schema_of({"Timestamp": [f"8/27/2014 11:{row % 20:02d}" for row in range(ROWS)]})
+    assert schema.groups == ("Timestamp",)
+    assert "taken as one person" in schema.dropped["Timestamp"]
+    assert schema_of({"Respondent ID": [row % 30 for row in range(ROWS)]}).groups == ("Respondent ID",)
+    assert schema_of({"day": [f"2020-01-{1 + row % 20:02d}" for row in range(ROWS)]}).groups == ()
+
+
+# --- what is asked ---
+
+
+@pytest.mark.parametrize(
+    ("header", "ask"),
+    [
+        ("Have you ever had suicidal thoughts?", "suicidal thoughts"),
+        ("mental_health_interview", "mental health interview"),
+        ("Work/Study Hours", "work/study hours"),
+        ("FamilyHistory", "family history"),
+        ("How many employees (full time: or part) does your company have in all of the countries?",
+         "many employees company all countries"),
+        ("do you", "do you"),
+        ("???", "question"),
+    ],
+)  # fmt: skip
+def test_asks_are_short(header: str, ask: str) -> None:
+    question = found(["yes", "no"], header)
+    assert isinstance(question, Question)
+    assert question.ask == ask
+
+
+def test_asks_differ() -> None:
+    schema = schema_of({"a b": ["yes", "no"] * 60, "A_b": ["yes", "no"] * 60, "a-b": ["yes", "no"] * 60})
+    assert [question.ask for question in schema.questions] == ["mood", "a b", "a b 2", "a-b"]
+
+
+# --- scales ---
+
+
+def test_scales_are_not_mixed() -> None:
+    assert ordered(["never", "mild"]) is None
+    assert ordered(["low", "low "]) is None
+    assert ordered(["frequently", "often"]) is None
+    assert ordered(["yes", "no"]) is None
+    assert ordered([]) is ordered(["often"]) is None
+    assert ordered(["11", "12"]) is None
+    assert agreed(["yes", "other"]) is None
+    assert agreed([]) is None
+
+
+# --- outcomes, and what is refused ---
+
+
+def test_an_outcome_by_column_or_by_what_it_asks() -> None:
+    columns = {"Have you felt sad?": ["yes", "no"] * 60}
+    for name in ("Have you felt sad?", "felt sad", "Felt Sad"):
+        assert schema_of(columns, name).outcome(None).question.column == "Have you felt sad?"
+
+
+def test_few_numbers_are_an_outcome() -> None:
+    schema = schema_of({"score": [10 * (row % 12) for row in range(ROWS)]}, "score")
+    assert schema.outcome(None).question.answers == tuple(str(10 * n) for n in range(12))
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([10 * n for n in range(13)], "'score' has any number of answers; an outcome has 2 to 12: group them"),
+        (["x"], r"'score' cannot be an outcome of survey some-file: dropped \(the same answer in every row"),
+        ([""], r"dropped \(empty in every row\)"),
+        ([f"a story of {row}" for row in range(ROWS)], r"dropped \(free text\)"),
+        ([f"answer {row % 13}" for row in range(ROWS)], "dropped|'score' has 13 answers"),
+    ],
+)
+def test_refuses_an_outcome(cells: list[object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        schema_of({"score": [cells[row % len(cells)] for row in range(ROWS)]}, "score")
+
+
+def test_refuses_an_unknown_outcome() -> None:
+    with pytest.raises(InputError, match="unknown outcome 'moods'; did you mean mood"):
+        schema_of({}, "moods")
+
+
+def test_refuses_a_file_without_a_usable_column() -> None:
+    with pytest.raises(
+        InputError, match=r"some_file\.csv has no column that can be used \('a': empty in every row; 'b'"
+    ):
+        infer(table({"a": ["", ""], "b": ["x", "x"]}))
+
+
+def test_rare_answers_are_not_in_the_schema() -> None:
+    """Nobody of fewer than ten in a large file can be found in its schema, but on a scale that all surveys have."""
+    cells = ["yes, sometimes"] * 400 + ["not really"] * 391 + ["only after the accident"] * 9
+    schema = infer(table({"Q": cells, "mood": MOODS * 6 + MOODS[:80]}))
+    assert schema.questions[0].answers == ("not really", "other", "yes, sometimes")
+
+
+def test_a_file_is_inferred_from_its_path(tmp_path: Path) -> None:
+    assert infer(table({"mood": MOODS}, str(tmp_path / ".csv"))).name == "survey"
