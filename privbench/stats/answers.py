@@ -55,14 +55,14 @@ def macro_f1(
     truth: Sequence[str], said: Sequence[str], options: Sequence[str], rng: np.random.Generator, level: float = 0.95
 ) -> Interval:
     """F1 averaged over the options that are anyone's truth; one that is never said has 0."""
-    return _defined(_bootstrap(_macro_f1, _table(truth, said, options), rng, level))
+    return _bootstrap(_macro_f1, _table(truth, said, options), rng, level)
 
 
 def balanced_accuracy(
     truth: Sequence[str], said: Sequence[str], options: Sequence[str], rng: np.random.Generator, level: float = 0.95
 ) -> Interval:
     """Recall averaged over the options that are anyone's truth."""
-    return _defined(_bootstrap(_balanced_accuracy, _table(truth, said, options), rng, level))
+    return _bootstrap(_balanced_accuracy, _table(truth, said, options), rng, level)
 
 
 def quadratic_kappa(
@@ -78,6 +78,8 @@ def quadratic_kappa(
     levels = np.arange(len(scale))
     farthest = np.where(levels < len(scale) / 2, len(scale) - 1, 0)
     table[levels, farthest] += table[:, -1]
+    if table[:, :-1].diagonal().max() == len(truth):
+        return Undefined(f"all {len(truth)} truths and answers are the same: no agreement beyond chance can be seen")
     return _bootstrap(_kappa, table[:, :-1], rng, level, widest=(-1.0, 1.0))
 
 
@@ -147,23 +149,15 @@ def _bootstrap(
     rng: np.random.Generator,
     level: float,
     widest: tuple[float, float] = (0.0, 1.0),
-) -> Interval | Undefined:
-    """metric: [B, K, K'] -> [B], NaN where it has no value."""
+) -> Interval:
+    """metric: [B, K, K'] -> [B]; a resample where it is NaN counts as the two widest values."""
     n = int(table.sum())
     value = float(metric(table[None].astype(np.float64))[0])
-    if math.isnan(value):
-        return Undefined(f"all {n} truths and answers are the same: no agreement beyond chance can be seen")
     cells = table.ravel() / n
     drawn = metric(rng.multinomial(n, cells, size=RESAMPLES).reshape(-1, *table.shape).astype(np.float64))
     low, high = (np.where(np.isnan(drawn), end, drawn) for end in widest)
     tail = (1 - level) / 2
     return Interval(value, float(np.quantile(low, tail)), float(np.quantile(high, 1 - tail)), n)
-
-
-def _defined(result: Interval | Undefined) -> Interval:
-    if isinstance(result, Undefined):
-        raise ValueError(result.reason)
-    return result
 
 
 def _mean(values: Array, rng: np.random.Generator, level: float) -> Interval:

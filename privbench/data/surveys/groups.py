@@ -11,6 +11,7 @@ import pandas as pd
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from privbench.data.surveys.cells import few
 from privbench.data.surveys.schema import Outcome, Question
 from privbench.data.surveys.survey import Survey
 
@@ -77,9 +78,8 @@ def remove_identical(survey: Survey, outcome: Outcome) -> Survey:
     if not repeated.any():
         return survey
     kept = survey.take(np.flatnonzero(~repeated.to_numpy()))
-    note = (
-        f"{repeated.sum()} records removed for outcome {outcome.name}: input and output equal to an earlier record's."
-    )
+    removed = few(int(repeated.sum()))
+    note = f"{removed} records removed for outcome {outcome.name}: input and output equal to an earlier record's."
     return replace(kept, account=replace(kept.account, notes=(*kept.account.notes, note)))
 
 
@@ -112,4 +112,4 @@ def _largest(groups: Codes) -> int:
 
 def _grouping(groups: Codes, rule: Literal["one answer", "identical"], words: str) -> Grouping:
     count, largest = len(np.unique(groups)), _largest(groups)
-    return Grouping(groups, rule, count, largest, f"{count} {words}, the largest of {largest} records.")
+    return Grouping(groups, rule, count, largest, f"{count} {words}, the largest of {few(largest)} records.")

@@ -131,7 +131,7 @@ def _shares(share: Share, clients: int) -> Sequence[float]:
     if clients < 1:
         raise InputError(f"clients = {clients} must be at least 1.")
     if isinstance(share, tuple):
-        if len(share) != clients or min(share, default=0) <= 0 or abs(sum(share) - 1) > 1e-6:
+        if not (len(share) == clients and all(part > 0 for part in share) and abs(sum(share) - 1) < 1e-6):
             raise InputError(f"share {share}: {clients} clients need {clients} positive shares that sum to 1.")
         return share
     if share == "even" or clients == 1:
