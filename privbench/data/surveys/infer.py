@@ -26,7 +26,8 @@ MISSING_WORDS = ("", "na", "n/a", "#n/a", "nan", "null", "?", "-", "--", ".", MI
 
 _NUMERIC = 0.95  # share of a number's rows that must be numbers; the others are noise
 _ALIKE = 0.9  # share of a column's distinct texts that make it one of dates, addresses, codes
-_REPEATED = 0.5  # distinct times or numbers per row, below which a survey counts as blown up
+_REPEATED = 0.2  # distinct times or people's codes per row, below which a survey counts as blown up
+_WORDY = 0.5  # distinct answers per row, above which they are free text
 _OPTIONS = 12  # distinct answers of an ordinary question
 _MOST_NAMED = 30  # answers of a question with many, such as a country
 _SHARE = 20  # in a small survey an answer that one in so many gave is named, though fewer than 10 did
@@ -48,6 +49,7 @@ _IDENTIFIER = re.compile(
     r"(^|\b|_)(ids?|uuid|guid|respondent|participant|subject|user|person|token|email|ip|#)(\b|_|$)"
 )
 _CODE = re.compile(r"[a-z]{2}")
+_CODED = re.compile(r"\S*\d\S*")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _FILLING = re.compile(
     r"a|an|and|any|are|as|at|be|been|by|can|did|do|does|ever|for|from|had|has|have|how|i|if|in|is|it|me|my|of|on|or|our|"
@@ -139,7 +141,7 @@ def _column(name: str, cells: pd.Series) -> _Column:
 def _repeated(column: _Column) -> _Drop | None:
     """Times, or people's numbers, that come back often: the survey was blown up from fewer people."""
     few = _OPTIONS < len(column.counts) <= _REPEATED * column.given
-    if few and (column.mostly(_TIMED) or _is_identifier(column.name)):
+    if few and (column.mostly(_TIMED) or (_is_identifier(column.name) and column.mostly(_CODED))):
         return _Drop("equal values are taken as one person: they come back often", group=True)
     return None
 
@@ -194,7 +196,7 @@ def _words(column: _Column) -> Question | _Drop:
             return Question(column.name, "", "choice", said, column.codes)
     long = sum(len(answer) * count for answer, count in column.counts.items()) / column.given
     many = len(answers) > _OPTIONS
-    if many and (len(answers) > _REPEATED * column.given or long > _SENTENCE):
+    if many and (len(answers) > _WORDY * column.given or long > _SENTENCE):
         single = column.distinct and not any(" " in answer for answer in answers)
         return _Drop("different in every row: identifies a person" if single else "free text")
     return _choice(column, FEWEST if many else min(FEWEST, max(2, column.given // _SHARE)))

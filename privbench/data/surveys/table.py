@@ -34,7 +34,8 @@ _BEFORE_MARK = re.compile(r" +([?!.,:;])")
 _WHOLE = re.compile(r"[+-]?\d+\.0+")
 _NUMBER = re.compile(r"[+-]?(\d{1,15}(\.\d{0,15})?|\.\d{1,15})")
 _COMMA = re.compile(r"[+-]?\d+,(\d{1,2}|\d{4,})")
-_TYPESET = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "\ufeff": "", "\u200b": ""})
+_NAMED = re.compile(r"\"?sep=([,;\t|])\"?(\r\n|\n|\r)", re.IGNORECASE)
+_TYPESET = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-"})
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,9 @@ class Table:
 
 
 def plain(text: str) -> str:
-    """One line without the blanks, quotes and typeset marks around and within an answer that mean nothing."""
-    line = " ".join(unicodedata.normalize("NFC", text.translate(_TYPESET)).split())
+    """One line without the blanks, quotes, typeset marks and invisible characters that mean nothing in an answer."""
+    shown = "".join(c for c in text.translate(_TYPESET) if c.isprintable() or c.isspace())
+    line = " ".join(unicodedata.normalize("NFC", shown).split())
     while len(line) > 1 and line[0] == line[-1] and line[0] in "'\"":
         line = line[1:-1].strip()
     return line
@@ -160,7 +162,11 @@ def _decode(path: str, raw: bytes) -> tuple[str, list[str]]:
 
 
 def _separator(text: str) -> str:
-    """The one that cuts the most of the first records into as many fields as the header, of these the most fields."""
+    """The one that the first line names (sep=;, as spreadsheets do), or the one that cuts the most of the first records
+    into as many fields as the header, of these the most fields.
+    """
+    if named := _NAMED.match(text):
+        return named[1]
     best, chosen = (0.0, 1), ","
     for separator in _SEPARATORS:
         try:
@@ -179,7 +185,8 @@ def _separator(text: str) -> str:
 
 def _records(path: str, text: str, separator: str) -> Iterator[list[str]]:
     """All records but empty lines; a quote that is not closed, or closed within a field, is refused."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    table = _NAMED.sub("", text, count=1) if _NAMED.match(text) else text
+    reader = csv.reader(io.StringIO(table, newline=""), delimiter=separator, strict=True)
     while True:
         try:
             record = next(reader)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +12,15 @@ from conftest import CommandLine
 from hypothesis import given
 from hypothesis import strategies as st
 from invented_surveys import invented
+from rich.console import Console
 
+from privbench.cli.survey import show
 from privbench.data.catalogue import READERS, SURVEYS
 from privbench.data.surveys.cells import FEWEST, cells, few
 from privbench.data.surveys.check import check
 from privbench.data.surveys.check import invented as persons
 from privbench.data.surveys.samples import samples
+from privbench.errors import InputError
 
 # --- counts that may be shown ---
 
@@ -142,6 +147,34 @@ def test_without_an_outcome_candidates_are_listed(tmp_path: Path, command_line: 
     assert done.returncode == 0
     assert "None named. Candidates: mood, sad, leak." in done.stdout
     assert "Question: mood" in done.stdout
+
+
+texts = st.sampled_from(
+    ["", "?", "NA", "yes", "No", "often", "never", "3", "2.5", "1,5", "1-5", "2020-01-01 10:00", "[b]", "a b"]
+)
+headers = st.text(alphabet=st.characters(codec="utf-8"), max_size=6) | st.sampled_from(["id", "age", "country", "<b>"])
+
+
+@given(
+    header=st.lists(headers, min_size=1, max_size=4),
+    columns=st.lists(st.lists(texts | st.text(max_size=5), min_size=1, max_size=40), min_size=4, max_size=4),
+)
+def test_any_table_is_checked_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, header: list[str], columns: list[list[str]]
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "a.csv"
+    rows = [[column[row % len(column)] for column in columns[: len(header)]] for row in range(40)]
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([header, *rows])
+    try:
+        result = check(f"survey:{path}")
+    except InputError:
+        return
+    console = Console(file=io.StringIO(), width=100)
+    show(result, console)
+    assert result.survey.account.rows == 40
+    asked = {question.column for question in result.survey.schema.questions}
+    assert len(asked | set(result.survey.schema.dropped)) == len(header)
 
 
 @pytest.mark.parametrize(

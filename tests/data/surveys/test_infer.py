@@ -171,7 +171,9 @@ def test_times_that_come_back_are_groups() -> None:
     schema = schema_of({"Timestamp": [f"8/27/2014 11:{row % 20:02d}" for row in range(ROWS)]})
     assert schema.groups == ("Timestamp",)
     assert "taken as one person" in schema.dropped["Timestamp"]
-    assert schema_of({"Respondent ID": [row % 30 for row in range(ROWS)]}).groups == ("Respondent ID",)
+    assert schema_of({"Respondent ID": [row % 20 for row in range(ROWS)]}).groups == ("Respondent ID",)
+    subjects = [f"subject {'abcdefghijklmnop'[row % 16]}" for row in range(ROWS)]
+    assert schema_of({"subject": subjects}).groups == schema_of({"participant of": subjects}).groups == ()
     assert schema_of({"day": [f"2020-01-{1 + row % 20:02d}" for row in range(ROWS)]}).groups == ()
 
 
