@@ -45,8 +45,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cost:
-    """Per step: FLOPs, peak memory in bytes (weights, optimiser, saved activations; no libraries), bytes sent to the
-    server and received from it, and how many numbers are trained.
+    """Per step: FLOPs, peak memory in bytes, bytes sent to the server and received from it; how much is trained.
+
+    Memory is frozen weights, what is trained with Adam, and what is kept for backward: a lower bound, without
+    libraries, temporaries, the allocator's holes, or the float32 copies that adapters on a bfloat16 base make.
     """
 
     flops: int
@@ -62,24 +64,26 @@ def cost(s: Setting, training: Training) -> Cost:
     The client's half is the adapted embedding, the projection and k layers; in the U-shape also the readout, and the
     trunk's outputs and their gradient travel beside the activations and theirs.
     """
-    local = training == "full local"
-    holds_labels = local or s.placement == "client"
-    layers = s.shape.layers if local else s.k
-    length = s.prompt + (s.answer if holds_labels else 0)
+    layers, length, holds_labels = _part(s, training)
     tokens, d = s.batch * length, s.shape.width
     flops = _entry_flops(s, tokens) + layers * _layer_flops(s, length)
     trained = s.shape.embedding_adapter(s.rank) + projection(d, s.bottleneck) + layers * s.shape.layer_adapters(s.rank)
     frozen = s.shape.embedding + layers * s.shape.layer
-    saved = tokens * (3 * d + s.rank + 3 * s.bottleneck + layers * _layer_saved(s))
     if holds_labels:
         rows = s.batch * s.answer
         flops += (6 if s.train_head else 4) * rows * s.shape.embedding
-        saved += 2 * rows * s.shape.vocabulary
         trained += s.shape.embedding if s.train_head else 0
         frozen += d + (0 if s.train_head or s.shape.tied else s.shape.embedding)
-    messages = 0 if local else tokens * d * s.bytes_each * (2 if holds_labels else 1)
-    memory = (frozen + saved) * s.bytes_each + trained * ADAM_BYTES
+    messages = 0 if training == "full local" else tokens * d * s.bytes_each * (2 if holds_labels else 1)
+    memory = (frozen + saved(s, training)) * s.bytes_each + trained * ADAM_BYTES
     return Cost(flops, memory, messages, messages, trained)
+
+
+def _part(s: Setting, training: Training) -> tuple[int, int, bool]:
+    """The client's layers, tokens per record in them, and whether it has the labels and the readout."""
+    local = training == "full local"
+    holds_labels = local or s.placement == "client"
+    return s.shape.layers if local else s.k, s.prompt + (s.answer if holds_labels else 0), holds_labels
 
 
 def _entry_flops(s: Setting, tokens: int) -> int:
@@ -95,11 +99,18 @@ def _layer_flops(s: Setting, length: int) -> int:
     return s.batch * length * (4 * matrices + 6 * s.shape.layer_adapters(s.rank)) + 12 * attention
 
 
-def _layer_saved(s: Setting) -> int:
-    """Numbers per token that a layer keeps for backward: four per norm (its input among them), queries, keys, values
-    and output of all heads with the copy that o_proj reads, four of the MLP's width, and the adapters' inner values.
+def saved(s: Setting, training: Training) -> int:
+    """Numbers that the forward pass keeps for backward, weights not among them, in the precision of the base.
+
+    Per token and layer: inputs and results of both norms; queries, keys, values and their result; the MLP's gate before
+    and after its activation, its other factor and their product; each adapter's inner values; a row of the mask.
     """
-    return 8 * s.shape.width + 5 * s.shape.heads * s.shape.head_dim + 4 * s.shape.intermediate + 7 * s.rank
+    layers, length, holds_labels = _part(s, training)
+    d, heads = s.shape.width, s.shape.heads
+    entry = d + s.rank + 2 * s.bottleneck
+    layer = 4 * d + 4 * heads * s.shape.head_dim + 4 * s.shape.intermediate + 7 * s.rank + heads + 2 + length
+    readout = s.batch * s.answer * (s.shape.vocabulary + d) if holds_labels else 0
+    return s.batch * length * (entry + layers * layer) + readout
 
 
 @dataclass(frozen=True)

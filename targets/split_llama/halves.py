@@ -218,7 +218,8 @@ def exchange(
     """One forward and backward pass through both halves; gradients are left in their parameters.
 
     `up` changes the activations before they leave the client, `down` the cut gradient before it leaves the server: a
-    defence, or a party that does not follow the protocol. The exchange holds what crossed, so what they returned.
+    defence, or a party that does not follow the protocol. The exchange holds what crossed, so what they returned. No
+    gradient goes through them: the client continues from what came back, as if its activations had not been changed.
     """
     sent = client(batch)
     cut = Cut(up(sent.activations), sent.layout)

@@ -11,7 +11,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from privbench.targets.split_llama.adapters import trained
 from privbench.targets.split_llama.batches import collate
-from privbench.targets.split_llama.cost import LLAMA_3B, REPORTED, REPORTED_TOKENS, Setting, Training, cost, table
+from privbench.targets.split_llama.cost import (
+    LLAMA_3B,
+    REPORTED,
+    REPORTED_TOKENS,
+    Setting,
+    Training,
+    cost,
+    saved,
+    table,
+)
 from privbench.targets.split_llama.halves import Placement, exchange, split
 from privbench.targets.split_llama.measure import client_step, measure, random_llama
 from privbench.targets.split_llama.shape import LLAMA_3_2_3B, Shape, projection
@@ -34,6 +43,26 @@ def test_flops_and_parameters_are_what_torch_counts(
     expected = cost(setting, training)
     assert counter.get_total_flops() == expected.flops
     assert sum(p.numel() for p in parameters) == expected.trained
+
+
+@pytest.mark.parametrize("placement", ["server", "client"])
+@pytest.mark.parametrize("k", [0, 1, 2])
+@pytest.mark.parametrize("training", ["split client", "full local"])
+def test_what_is_kept_for_backward_is_what_autograd_keeps(placement: Placement, k: int, training: Training) -> None:
+    """Storages that autograd packs, but for weights; token numbers and the angles of positions are not in the form."""
+    setting = replace(SMALL, placement=placement, k=k)
+    step, _ = client_step(setting, training)
+    kept: dict[int, torch.Tensor] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        if not isinstance(tensor if tensor._base is None else tensor._base, torch.nn.Parameter):
+            kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        step()
+    found = sum(tensor.untyped_storage().nbytes() for tensor in kept.values()) / 4
+    assert found == pytest.approx(saved(setting, training), rel=0.03)
 
 
 @pytest.mark.parametrize("placement", ["server", "client"])
@@ -97,13 +126,13 @@ def test_the_table_has_a_row_per_cut_and_measures_what_is_asked() -> None:
 
 
 def test_a_measured_step_has_a_time_and_the_memory_of_the_weights() -> None:
-    """An embedding of 80 MB is most of what this client holds; the model is within half of the measurement."""
+    """An embedding of 77 MB is most of what this client holds: the closed form is a lower bound, and not far below."""
     setting = replace(SMALL, shape=replace(TINY, vocabulary=60_000, width=320, heads=20))
     found = measure(setting, "split client", steps=1)
     assert found.seconds > 0
     if found.memory is None:
         pytest.skip("this system does not tell a process its peak memory")
-    assert 0.5 < found.memory / cost(setting, "split client").memory < 2
+    assert 1 < found.memory / cost(setting, "split client").memory < 2
 
 
 def test_a_measurement_that_fails_says_why() -> None:
