@@ -180,6 +180,15 @@ def test_of_a_large_group_a_part_is_used_and_the_rest_by_nobody() -> None:
         assert (len(made.train), len(made.validation), len(made.test)) == (400, 100, 200)
 
 
+def test_identical_pairs_are_removed_first() -> None:
+    survey, outcome = plenty(100)
+    twice = survey.take(np.tile(np.arange(100), 2))
+    made = split(twice, outcome, np.random.default_rng(0), train=60, validation=15, test=25, clients=2)
+    rows = np.concatenate([made.train.index, made.validation.index, made.test.index])
+    assert sorted(rows.tolist()) == list(range(100))
+    assert made.train.account.notes[0].startswith("100 records removed")
+
+
 # --- bad input ---
 
 

@@ -112,6 +112,15 @@ def test_logistic_regression_learns_a_column_and_not_an_interaction() -> None:
     assert right(splits, logistic_regression(with_column(splits, "a", OUTCOME))) == 1
 
 
+def test_the_penalty_is_chosen_on_validation() -> None:
+    """Where no column says anything, the stronger penalty has the smaller loss."""
+    splits = learnable()
+    strong, weak = logistic_regression(splits, [0.001]), logistic_regression(splits, [1e4])
+    assert strong != weak
+    assert logistic_regression(splits, [0.001, 1e4]) == strong
+    assert logistic_regression(splits, [1e4, 0.001]) == strong
+
+
 def test_validation_answers_that_training_lacks_do_not_choose() -> None:
     splits = learnable()
     splits.validation.answers.loc[:10, OUTCOME] = "unheard of"
