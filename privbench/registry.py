@@ -40,6 +40,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "gaussian": "privbench.targets.gaussian.target:GaussianTarget",
         "prism": "privbench.targets.prism.target:Prism",
         "recorded": "privbench.targets.recorded.target:Recorded",
+        "split-llama": "privbench.targets.split_llama.target:SplitLlama",
     },
     "attacks": {
         "inversion/nearest-token": "privbench.attacks.inversion.nearest_token:NearestToken",

@@ -98,7 +98,7 @@ def _rows(what: str) -> list[dict[str, Any]]:
     if what == "datasets":
         from privbench.data.catalogue import READERS, SURVEYS
 
-        return [{"name": name, "summary": summary} for name, summary in (READERS | SURVEYS).items()]
+        return [{"name": name, "summary": summary} for name, summary in {**READERS, **SURVEYS}.items()]
     if what not in GROUPS:
         raise unknown("list", what, (*GROUPS, "datasets"))
     registry = default_registry()

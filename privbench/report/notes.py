@@ -123,7 +123,8 @@ def planning_note(audit: Audit) -> str | None:
 
 def one_release_note(audit: Audit) -> str | None:
     """What "one release" counts, which is not what the first point of the curves shows."""
-    pooled = [f for f in audit.findings if f.releases == 1 and f.n and f.canaries and f.n > f.canaries]
+    coins = [f for f in audit.findings if f.secret.startswith("canary/")]
+    pooled = [f for f in coins if f.releases == 1 and f.n and f.canaries and f.n > f.canaries]
     if not pooled:
         return None
     first = pooled[0]

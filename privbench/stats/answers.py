@@ -12,7 +12,7 @@ Bad input (no answers, unequal lengths, a truth that is no option, repeated opti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,12 +75,9 @@ def quadratic_kappa(
     the lower limit and as 1 for the upper.
     """
     table = _table(truth, said, scale)
-    levels = np.arange(len(scale))
-    farthest = np.where(levels < len(scale) / 2, len(scale) - 1, 0)
-    table[levels, farthest] += table[:, -1]
     if table[:, :-1].diagonal().max() == len(truth):
         return Undefined(f"all {len(truth)} truths and answers are the same: no agreement beyond chance can be seen")
-    return _bootstrap(_kappa, table[:, :-1], rng, level, widest=(-1.0, 1.0))
+    return _bootstrap(_kappa, table, rng, level, widest=(-1.0, 1.0))
 
 
 def anls(
@@ -96,16 +93,33 @@ def anls(
     worth at least .5 in the lenient form. Both forms flatter: "agree" for "disagree" is worth .63. Never alone, always
     beside accuracy.
     """
-    from rapidfuzz.distance import Levenshtein
-
-    _check(truth, said)
-    levels = {_normal(item): number for number, item in enumerate(scale)}
-    pairs = [(_normal(t), _normal(s)) for t, s in zip(truth, said, strict=True)]
-    near = [Levenshtein.normalized_similarity(t, s) for t, s in pairs]
-    strict = np.array([value if value >= NEAR else 0.0 for value in near])
-    adjacent = np.array([t in levels and s in levels and abs(levels[t] - levels[s]) == 1 for t, s in pairs])
-    lenient = np.where(adjacent, np.maximum(strict, NEAR), strict)
+    lenient, strict = _similarities(truth, said, scale)
     return Anls(_mean(lenient, rng, level), _mean(strict, rng, level))
+
+
+def gain(
+    metric: str,
+    truth: Sequence[str],
+    said: Sequence[str],
+    base: Sequence[str],
+    options: Sequence[str],
+    rng: np.random.Generator,
+    level: float = 0.95,
+) -> Interval:
+    """How much more right `said` is than `base` about the same respondents, by "accuracy", "macro F1", "quadratic
+    kappa", "ANLS" (lenient) or "ANLS strict"; the interval draws respondents with both of their answers.
+
+    options: from the lowest to the highest for kappa and ANLS, where they have an order. A resample without a value, of
+    kappa alone, counts as no agreement.
+    """
+    if metric in _TABLED:
+        both = np.stack([_table(truth, base, options), _table(truth, said, options)])
+        return _paired(_TABLED[metric], both, _triples(truth, said, base, options), rng, level)
+    strict = metric == "ANLS strict"
+    if not strict and metric != "ANLS":
+        raise ValueError(f"no gain in '{metric}'; there is one in {', '.join((*_TABLED, 'ANLS', 'ANLS strict'))}.")
+    ours, theirs = (_similarities(truth, one, options)[strict] for one in (said, base))
+    return _mean(ours - theirs, rng, level)
 
 
 def over_seeds(values: Sequence[float], level: float = 0.95) -> Interval | Undefined:
@@ -117,6 +131,19 @@ def over_seeds(values: Sequence[float], level: float = 0.95) -> Interval | Undef
     mean = float(np.mean(values))
     half = float(stats.t.isf((1 - level) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
     return Interval(mean, mean - half, mean + half, len(values))
+
+
+def _similarities(truth: Sequence[str], said: Sequence[str], scale: Sequence[str]) -> tuple[Array, Array]:
+    """Lenient and strict similarity of each pair [n]."""
+    from rapidfuzz.distance import Levenshtein
+
+    _check(truth, said)
+    levels = {_normal(item): number for number, item in enumerate(scale)}
+    pairs = [(_normal(t), _normal(s)) for t, s in zip(truth, said, strict=True)]
+    near = [Levenshtein.normalized_similarity(t, s) for t, s in pairs]
+    strict = np.array([value if value >= NEAR else 0.0 for value in near])
+    adjacent = np.array([t in levels and s in levels and abs(levels[t] - levels[s]) == 1 for t, s in pairs])
+    return np.where(adjacent, np.maximum(strict, NEAR), strict), strict
 
 
 def _normal(text: str) -> str:
@@ -141,6 +168,33 @@ def _table(truth: Sequence[str], said: Sequence[str], options: Sequence[str]) ->
     table = np.zeros((len(place), len(place) + 1), dtype=np.int64)
     np.add.at(table, (rows, columns), 1)
     return table
+
+
+def _triples(
+    truth: Sequence[str], said: Sequence[str], base: Sequence[str], options: Sequence[str]
+) -> npt.NDArray[np.int64]:
+    """How often each option was answered so by the one and so by the other, [K, K + 1, K + 1]."""
+    place = {_normal(option): number for number, option in enumerate(options)}
+    codes = [[place.get(_normal(text), len(place)) for text in texts] for texts in (truth, said, base)]
+    counts = np.zeros((len(place), len(place) + 1, len(place) + 1), dtype=np.int64)
+    np.add.at(counts, tuple(map(np.array, codes)), 1)
+    return counts
+
+
+def _paired(
+    metric: Callable[[Array], Array],
+    both: npt.NDArray[np.int64],
+    triples: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    level: float,
+) -> Interval:
+    """both: tables of the baseline and of what is compared with it."""
+    n = int(triples.sum())
+    base, ours = np.nan_to_num(metric(both.astype(np.float64)))
+    drawn = rng.multinomial(n, triples.ravel() / n, size=RESAMPLES).reshape(-1, *triples.shape).astype(np.float64)
+    gains = np.nan_to_num(metric(drawn.sum(3))) - np.nan_to_num(metric(drawn.sum(2)))
+    low, high = np.quantile(gains, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(ours - base), float(low), float(high), n)
 
 
 def _bootstrap(
@@ -183,10 +237,26 @@ def _balanced_accuracy(tables: Array) -> Array:
 
 
 def _kappa(tables: Array) -> Array:
+    """An answer off the scale counts as the level farthest from the truth."""
     levels = np.arange(tables.shape[1])
+    farthest = np.where(levels < len(levels) / 2, len(levels) - 1, 0)
+    tables, strange = tables[:, :, :-1].copy(), tables[:, :, -1]
+    tables[:, levels, farthest] += strange
     weight = (levels[:, None] - levels[None]) ** 2
     n = tables.sum((1, 2))
     observed = (weight * tables).sum((1, 2))
     expected = np.einsum("bi,ij,bj->b", tables.sum(2), weight, tables.sum(1)) / n
     kappa: Array = 1 - np.divide(observed, expected, out=np.full(len(tables), np.nan), where=expected > 0)
     return kappa
+
+
+def _accuracy(tables: Array) -> Array:
+    right: Array = np.trace(tables, axis1=1, axis2=2) / tables.sum((1, 2))
+    return right
+
+
+_TABLED: Mapping[str, Callable[[Array], Array]] = {
+    "accuracy": _accuracy,
+    "macro F1": _macro_f1,
+    "quadratic kappa": _kappa,
+}

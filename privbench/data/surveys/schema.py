@@ -60,7 +60,8 @@ class Outcome:
 
     @property
     def ordinal(self) -> bool:
-        return self.question.kind == "ordinal"
+        """Whether the answers have an order that a metric can use: two answers have none."""
+        return self.question.kind == "ordinal" and len(self.question.answers) > 2
 
 
 @dataclass(frozen=True)

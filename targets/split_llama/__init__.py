@@ -1,0 +1,1 @@
+"""Schema-aware split learning of a LoRA-adapted LLaMA over surveys."""

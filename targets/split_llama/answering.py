@@ -1,0 +1,128 @@
+"""What a split model answers, by likelihood and by generation, and how right that is beside simpler methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from privbench.data.surveys.schema import Outcome
+from privbench.stats import answers as metrics
+from privbench.stats.answers import Undefined
+from privbench.stats.auc import Interval
+from privbench.target import Utility
+from privbench.targets.split_llama.batches import collate
+from privbench.targets.split_llama.halves import Client, Server
+from privbench.targets.split_llama.scoring import generate, score
+from privbench.targets.split_llama.tokens import Encoder
+
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One answer per respondent. chosen: the option of the largest likelihood, all of its tokens counted; generated:
+    what the model says by itself, which need not be an option.
+    """
+
+    chosen: tuple[str, ...]
+    generated: tuple[str, ...]
+
+
+def answer(
+    client: Client,
+    server: Server,
+    prompts: Sequence[Sequence[int]],
+    options: Sequence[str],
+    encoder: Encoder,
+    report: Callable[[float], None] = lambda share: None,
+) -> Answers:
+    """Answers of every prompt, in batches of similar length."""
+    coded = [encoder.answer(option) for option in options]
+    limit = max(map(len, coded)) + 1
+    chosen, generated = [""] * len(prompts), [""] * len(prompts)
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    for start in range(0, len(order), BATCH):
+        rows = order[start : start + BATCH]
+        batch = [prompts[i] for i in rows]
+        best = score(client, server, collate(batch, [coded] * len(rows))).argmax(dim=1).tolist()
+        said = generate(client, server, batch, limit=limit, stop=encoder.end)
+        for i, place, tokens in zip(rows, best, said, strict=True):
+            chosen[i], generated[i] = options[place], encoder.text(tokens)
+        report((start + len(rows)) / len(order))
+    return Answers(tuple(chosen), tuple(generated))
+
+
+def utilities(
+    outcome: Outcome,
+    truth: Sequence[str],
+    said: Answers,
+    majority: Sequence[str],
+    others: Mapping[str, Sequence[str]],
+    rng: np.random.Generator,
+) -> tuple[Utility, ...]:
+    """Accuracy, macro F1, for ordinal outcomes quadratic kappa, and ANLS, each beside the most frequent answer and the
+    other methods, on the same respondents.
+    """
+    measure = _Measure(truth, outcome, rng)
+    named: list[tuple[str, str, Sequence[str]]] = [("accuracy", "", said.chosen), ("macro F1", "", said.chosen)]
+    if outcome.ordinal:
+        named.append(("quadratic kappa", "", said.chosen))
+    named += [(name, ", generated", said.generated) for name in ("accuracy", "ANLS", "ANLS strict")]
+    rows = []
+    for name, how, ours in named:
+        value = measure.value(name, ours)
+        if value is None:
+            continue
+        more = measure.gain(name, ours, majority)
+        beside = {other: found.value for other, theirs in others.items() if (found := measure.value(name, theirs))}
+        rows.append(
+            Utility(
+                task=outcome.name,
+                metric=name + how,
+                value=value.value,
+                low=value.low,
+                high=value.high,
+                n=value.n,
+                split="test",
+                baseline_name="most frequent answer",
+                baseline=value.value - more.value,
+                baseline_other_seed=None,
+                gain=more.value,
+                gain_low=more.low,
+                gain_high=more.high,
+                references=beside,
+            )
+        )
+    return tuple(rows)
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """Every metric by name, on the same respondents."""
+
+    truth: Sequence[str]
+    outcome: Outcome
+    rng: np.random.Generator
+
+    def value(self, name: str, said: Sequence[str]) -> Interval | None:
+        """None where the metric has no value: kappa when all truths and answers are one level."""
+        truth, options, scale = self.truth, self.outcome.question.answers, self._scale
+        if name == "accuracy":
+            return metrics.accuracy(truth, said, options)
+        if name == "macro F1":
+            return metrics.macro_f1(truth, said, options, self.rng)
+        if name == "quadratic kappa":
+            kappa = metrics.quadratic_kappa(truth, said, options, self.rng)
+            return None if isinstance(kappa, Undefined) else kappa
+        both = metrics.anls(truth, said, scale, self.rng)
+        return both.strict if name == "ANLS strict" else both.lenient
+
+    def gain(self, name: str, said: Sequence[str], base: Sequence[str]) -> Interval:
+        options = self._scale if name.startswith("ANLS") else self.outcome.question.answers
+        return metrics.gain(name, self.truth, said, base, options, self.rng)
+
+    @property
+    def _scale(self) -> tuple[str, ...]:
+        return self.outcome.question.answers if self.outcome.ordinal else ()

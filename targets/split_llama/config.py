@@ -1,0 +1,147 @@
+"""All choices of a split-LLaMA run, in one object.
+
+From the paper (Syfullah and Khalil, "LLM-Based Schema-Aware Split Learning"): LoRA r 16, alpha 32 on every matrix of a
+layer and on the embedding, a residual projection that starts at zero, the cut after the embedding. Our choices, where
+it leaves a detail open: the bottleneck, who holds the labels, how clients take turns, the tuning recipe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, cast, get_args
+
+from privbench.data.surveys.splits import Share
+from privbench.errors import InputError, unknown
+from privbench.options import AuditOptions, parse_number
+from privbench.targets.split_llama.halves import BOTTLENECK, Placement
+from privbench.tensors import RELEASE_TYPES
+
+DEFAULT_DATA, DEFAULT_MODEL = "synthetic", "tiny"
+Schedule = Literal["round-robin", "parallel"]
+NO_YES = ("no", "yes")
+
+_PRETRAINED: Mapping[str, str] = {
+    "train": "240", "validation": "40", "test": "100", "steps": "60", "batch": "4", "rate": "1e-3", "train_head": "no",
+    "record": "40", "record_as": "bfloat16",
+}  # fmt: skip
+"""What a model of a hundred million parameters and more starts from, which is slow here and knows its words already."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What --set may change. Sizes count respondents; `steps` is fixed, never a wall-clock budget.
+
+    outcome        of the survey; its first when empty
+    leaks          drop (default) or keep: columns and answers that give the outcome away
+    share          of the training respondents over clients: even, power, one-large, or 5:3:2
+    schedule       round-robin: one client half is handed on from client to client; parallel: each has its own, averaged
+                   by respondents every `sync` steps
+    k              trunk layers at the client; labels: server, or client (U-shape)
+    rate           of the server; the clients' is client_rate times it; warm-up steps, then linear decay to 0
+    clip           gradient norm at which each half clips its own step
+    train_head     whether the LM head is trained, or the base's
+    prompting      yes: the untuned model's answers stand beside, without examples and with `shots` of them
+    tabular        yes: FT-Transformer stands beside (extra: pip install privbench[tabular])
+    record         respondents of the first client whose activations are recorded; 0 for all of them
+    """
+
+    outcome: str = ""
+    leaks: str = "drop"
+    train: int = 800
+    validation: int = 100
+    test: int = 500
+    clients: int = 4
+    share: str = "even"
+    schedule: str = "round-robin"
+    sync: int = 10
+    k: int = 0
+    labels: str = "server"
+    bottleneck: int = BOTTLENECK
+    rank: int = 16
+    alpha: float = 32.0
+    steps: int = 400
+    batch: int = 8
+    rate: float = 4e-3
+    client_rate: float = 0.1
+    warmup: int = 20
+    clip: float = 1.0
+    train_head: str = "yes"
+    prompting: str = "yes"
+    shots: int = 4
+    tabular: str = "no"
+    record: int = 200
+    record_as: str = "float32"
+
+    def __post_init__(self) -> None:
+        allowed: Mapping[str, tuple[str, ...]] = {
+            "leaks": ("drop", "keep"),
+            "schedule": get_args(Schedule),
+            "labels": get_args(Placement),
+            "train_head": NO_YES,
+            "prompting": NO_YES,
+            "tabular": NO_YES,
+            "record_as": tuple(RELEASE_TYPES),
+        }
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise unknown(f"value of {name}", getattr(self, name), values)
+        for f in fields(self):
+            value, lowest = getattr(self, f.name), 0 if f.name in ("k", "warmup", "record", "shots") else None
+            if f.type != "str" and not (math.isfinite(value) and (value > 0 or value == lowest)):
+                raise InputError(f"{f.name} must be a positive number{' or 0' if lowest == 0 else ''}, got {value!r}.")
+        _ = self.shares
+
+    @property
+    def placement(self) -> Placement:
+        return cast("Placement", self.labels)
+
+    @property
+    def shares(self) -> Share:
+        """As `splits.split` takes it."""
+        if self.share in ("even", "power", "one-large"):
+            return cast("Share", self.share)
+        return tuple(float(parse_number("share", item)) for item in self.share.split(":"))
+
+
+@dataclass(frozen=True)
+class SplitLlamaConfig:
+    """A resolved run."""
+
+    data: str
+    model: str
+    tuning: Tuning
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "data": self.data.partition(":")[0],
+            "model": self.model.partition(":")[0],
+            "tuning": asdict(self.tuning),
+            "defense": "none",
+            "eps": "inf",
+        }
+
+
+def resolve(options: AuditOptions) -> SplitLlamaConfig:
+    """Check every option; models and data are read when the run starts."""
+    if options.eps not in (None, math.inf) or options.noise_multiplier or options.sigma:
+        raise InputError("split-llama has no mechanism at its cut yet: leave --eps out, or give --eps inf.")
+    if options.defenses not in ((), ("none",)):
+        raise InputError(f"split-llama takes no --defense yet but none, got '{options.defenses[0]}'.")
+    if options.party not in (None, "server"):
+        raise unknown("party", str(options.party), ("server",))
+    model = options.model or DEFAULT_MODEL
+    return SplitLlamaConfig(options.data or DEFAULT_DATA, model, _tuning(model, options.settings), options.seed)
+
+
+def _tuning(model: str, settings: Mapping[str, str]) -> Tuning:
+    types = {f.name: f.type for f in fields(Tuning)}
+    given = settings if model == DEFAULT_MODEL else {**_PRETRAINED, **settings}
+    values: dict[str, Any] = {}
+    for key, text in given.items():
+        if key not in types:
+            raise unknown("setting of target split-llama", key, types)
+        values[key] = text if types[key] == "str" else parse_number(key, text, whole=types[key] == "int")
+    return Tuning(**values)

@@ -1,0 +1,108 @@
+"""From a data set's name to the respondents of a run: leaking columns dropped, duplicates and groups kept apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from privbench.data.surveys import leaks
+from privbench.data.surveys.schema import Outcome
+from privbench.data.surveys.splits import SurveySplits, split
+from privbench.data.surveys.survey import Survey
+from privbench.errors import InputError
+from privbench.targets.split_llama.config import DEFAULT_DATA, Tuning
+
+SPARE = 1.5
+"""Invented respondents for each one that is used: some are duplicates, or near ones."""
+
+
+@dataclass(frozen=True)
+class Respondents:
+    """notes: what was left out and why, in sentences; fingerprint: SHA-256 over every answer of the three sides."""
+
+    splits: SurveySplits
+    notes: tuple[str, ...]
+    fingerprint: str
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.splits.outcome
+
+
+def load(data: str, tuning: Tuning, rng: np.random.Generator) -> Respondents:
+    """Read or invent the survey and split it. `InputError` for whatever a user can mend."""
+    survey = _survey(data, tuning, rng)
+    outcome = survey.schema.outcome(tuning.outcome or None)
+    found = leaks.find(survey, outcome)
+    notes = [f"{'Dropped' if tuning.leaks == 'drop' else 'Kept'} {leak.column}: {leak.reason}" for leak in found]
+    kept = leaks.drop(survey, found) if tuning.leaks == "drop" else survey
+    if not kept.inputs(outcome):
+        raise InputError(f"outcome {outcome.name}: every question gives it away; choose another or --set leaks=keep.")
+    splits = split(
+        kept,
+        outcome,
+        rng,
+        train=tuning.train,
+        validation=tuning.validation,
+        test=tuning.test,
+        clients=tuning.clients,
+        share=tuning.shares,
+    )
+    return Respondents(splits, (*notes, *_notes(splits)), fingerprint(splits))
+
+
+def file_hash(data: str) -> str:
+    """SHA-256 of the files that `load` would read; "" for invented respondents."""
+    if _invented(data):
+        return ""
+    from privbench.data.surveys.read import parse_spec
+
+    spec = parse_spec(data)
+    digest = hashlib.sha256()
+    for path in (spec.path, spec.schema):
+        if path is not None:
+            try:
+                digest.update(Path(path).read_bytes())
+            except OSError as error:
+                raise InputError(f"cannot read {path}: {error.strerror or error}.") from error
+    return digest.hexdigest()
+
+
+def fingerprint(splits: SurveySplits) -> str:
+    """SHA-256 over the answers of the three sides, in order."""
+    digest = hashlib.sha256()
+    for side in (splits.train, splits.validation, splits.test):
+        digest.update(side.answers.to_csv(index=False).encode())
+    return digest.hexdigest()
+
+
+def _survey(data: str, tuning: Tuning, rng: np.random.Generator) -> Survey:
+    if not _invented(data):
+        from privbench.data.surveys.read import read_survey
+
+        return read_survey(data)
+    from privbench.data.surveys.synthetic import synthetic
+
+    name = data.partition(":")[2]
+    count = int(SPARE * (tuning.train + tuning.validation + tuning.test))
+    return synthetic(rng, count, survey=name) if name else synthetic(rng, count)
+
+
+def _invented(data: str) -> bool:
+    return data.partition(":")[0] == DEFAULT_DATA
+
+
+def _notes(splits: SurveySplits) -> Iterator[str]:
+    sides = (splits.train, splits.validation, splits.test)
+    train, validation, test = (len(side) for side in sides)
+    groups = sum(len(np.unique(side.groups)) for side in sides)
+    held = np.bincount(splits.client)
+    yield (
+        f"{train:,} respondents for training over {len(held)} clients ({', '.join(map(str, held))}), {validation:,} "
+        f"for validation, {test:,} for testing, in {groups:,} groups of near-duplicates; none is on two sides."
+    )
+    yield from splits.train.account.notes

@@ -1,0 +1,80 @@
+"""Both halves of a split LLaMA with their clients' respondents: built untuned, then tuned once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from privbench.targets.split_llama.adapters import clone
+from privbench.targets.split_llama.config import Tuning
+from privbench.targets.split_llama.halves import Client, Cut, Server, split
+from privbench.targets.split_llama.tape import Tape
+from privbench.targets.split_llama.tokens import Encoded
+from privbench.targets.split_llama.tune import Shard, tune, whole_passes
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+
+WATCHED = 0
+"""The client whose activations are recorded."""
+
+
+@dataclass(frozen=True)
+class System:
+    """clients: one half that is handed on, or one per shard. passes: how often the watched client sends everybody."""
+
+    clients: tuple[Client, ...]
+    server: Server
+    shards: tuple[Shard, ...]
+    tuning: Tuning
+    passes: int
+
+    @classmethod
+    def build(
+        cls,
+        model: LlamaForCausalLM,
+        train: Sequence[Encoded],
+        holder: npt.NDArray[np.int64],
+        tuning: Tuning,
+        rng: np.random.Generator,
+    ) -> System:
+        """Split the base and hand out the respondents. holder [train]: which client holds each.
+
+        Raises `InputError` when the cut is too deep, or the watched client makes not one whole pass.
+        """
+        shards = tuple(
+            Shard(tuple(train[int(i)] for i in np.flatnonzero(holder == number))) for number in range(tuning.clients)
+        )
+        passes = whole_passes(tuning, WATCHED, len(shards[WATCHED].samples))
+        client, server = split(
+            model,
+            torch.Generator().manual_seed(int(rng.integers(2**63))),
+            k=tuning.k,
+            placement=tuning.placement,
+            bottleneck=tuning.bottleneck,
+            rank=tuning.rank,
+            alpha=tuning.alpha,
+            train_head=tuning.train_head == "yes",
+        )
+        others = tuning.clients - 1 if tuning.schedule == "parallel" else 0
+        return cls((client, *(clone(client) for _ in range(others))), server, shards, tuning, passes)
+
+    def tune(self, tape: Tape, rng: np.random.Generator, report: Callable[[str, float], None]) -> tuple[float, ...]:
+        """Tune in place, recording what the watched client sends; the loss of every step."""
+
+        def taken(sender: int, rows: Sequence[int], cut: Cut) -> None:
+            if sender == WATCHED:
+                tape.release(rows, cut)
+
+        def end_pass(sender: int, number: int) -> None:
+            if sender == WATCHED:
+                tape.end_pass(number)
+
+        return tune(
+            self.clients, self.server, self.shards, self.tuning, rng, taken=taken, end_pass=end_pass, report=report
+        )

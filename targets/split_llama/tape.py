@@ -1,0 +1,98 @@
+"""What is recorded of one tuning: the audited client's cut activations, pass after pass over its respondents.
+
+A release is one whole pass: each of its respondents sent once. One pass is held in memory; a finished one goes to the
+recording, which is a file where the run has a folder. The last pass, when the steps end within it, is not recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from privbench.recording import Growing, Secrets, Transcript
+from privbench.targets.split_llama.batches import PADDING
+from privbench.targets.split_llama.halves import Cut
+from privbench.targets.split_llama.tokens import TEMPLATE, Encoded
+from privbench.tensors import RELEASE_TYPES, Spec
+
+NONE = -1
+
+
+class Tape:
+    """activations/CLIENT [T, N, L, d] with its mask, and the public embedding table.
+
+    sent: what the client puts in for each of its first N respondents (prompts, and answers where it holds the labels).
+    """
+
+    def __init__(
+        self, client: str, sent: Sequence[Encoded], passes: int, table: Tensor, *, labels: bool, dtype: str,
+        folder: Path | None,
+    ) -> None:  # fmt: skip
+        self._client, self._passes, self._table = client, passes, table
+        rows = [item.prompt + item.label if labels else item.prompt for item in sent]
+        questions = max(max(item.answers) for item in sent) + 1
+        places = [item.answers + (questions,) * len(item.label) if labels else item.answers for item in sent]
+        self._tokens, self._answers = _padded(rows, NONE), _padded(places, TEMPLATE)
+        self._mask = (self._tokens != NONE).astype(np.uint8)
+        shape = (*self._tokens.shape, table.shape[1])
+        self._now = np.zeros(shape, np.float32)
+        self._type = RELEASE_TYPES[dtype]
+        layout: dict[str, Spec] = {
+            self._name: (self._type, (passes, *shape)),
+            f"{self._name}/mask": (self._mask.dtype, self._mask.shape),
+            "public/embedding": (self._type, tuple(table.shape)),
+        }
+        self._transcript = Growing(Transcript, layout, folder)
+
+    @property
+    def _name(self) -> str:
+        return f"activations/{self._client}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._transcript.__exit__(kind, error, trace)
+
+    def release(self, rows: Sequence[int], cut: Cut) -> None:
+        """What left the client for these of its respondents; those beyond the first N are not recorded."""
+        there = cut.layout.segment != PADDING
+        for place, row in enumerate(rows):
+            if row < len(self._now):
+                sent = cut.activations[place][there[place]].float().numpy()
+                self._now[row, : len(sent)] = sent
+
+    def end_pass(self, number: int) -> None:
+        """Hand a whole pass over to the recording."""
+        if number < self._passes:
+            self._transcript.put(self._name, self._now.astype(self._type), number)
+
+    def finish(self) -> tuple[Transcript, Secrets]:
+        """The recording, and the secrets behind it, once every pass has ended."""
+        self._transcript.put(f"{self._name}/mask", self._mask)
+        self._transcript.put("public/embedding", self._table.float().numpy().astype(self._type))
+        secrets = {f"inputs/{self._client}": self._tokens, f"inputs/{self._client}/answers": self._answers}
+        return self._transcript.finish({}), Secrets(secrets)
+
+
+def _padded(rows: Sequence[Sequence[int]], filler: int) -> npt.NDArray[np.int64]:
+    """Rows of numbers as one array [N, L], filled up at the right."""
+    table = np.full((len(rows), max(map(len, rows))), filler, np.int64)
+    for place, row in enumerate(rows):
+        table[place, : len(row)] = row
+    return table
+
+
+def disk_bytes(respondents: int, length: int, passes: int, shape: tuple[int, int], dtype: str) -> int:
+    """Of a recording, at most: activations of the longest samples, and the table [V, d]."""
+    vocabulary, width = shape
+    size: Any = RELEASE_TYPES[dtype].itemsize
+    return int(size * width * (passes * respondents * length + vocabulary))

@@ -1,0 +1,168 @@
+"""The split LLaMA as a target: clients tune a LoRA-adapted LLaMA together with a server, over surveys about people.
+
+A client holds respondents, the tokenizer, the embedding and a projection; it sends cut-layer activations, one vector a
+token. The server wants to read the respondents' answers from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privbench.errors import InputError
+from privbench.options import AuditOptions
+from privbench.registry import Registry
+from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
+from privbench.threads import one_torch_thread
+from privbench.threat import Channel, ThreatModel, curious_server
+
+if TYPE_CHECKING:
+    from privbench.targets.split_llama.config import SplitLlamaConfig
+    from privbench.targets.split_llama.respondents import Respondents
+    from privbench.targets.split_llama.system import System
+    from privbench.targets.split_llama.tokens import Encoded, Encoder
+
+CLIENT = "client-1"
+"""Whose activations are recorded: every client's are alike."""
+_TYPICAL_LENGTH = 256
+
+
+class SplitLlama(Target):
+    card = TargetCard(
+        name="split-llama",
+        summary="a LLaMA with LoRA, split after its embedding, tuned by several clients over surveys",
+        paper="Syfullah and Khalil, LLM-Based Schema-Aware Split Learning (arXiv 2609.15871)",
+        channels=(Channel.ACTIVATIONS,),
+        parties=("client-1, client-2, ...", "server"),
+        cost="tiny: about a minute on one core; smollm2: 5 to 6 s a step",
+    )
+
+    def configure(self, options: AuditOptions, registry: Registry) -> SplitLlamaConfig:
+        from privbench.targets.split_llama.config import resolve
+
+        return resolve(options)
+
+    def describe(self, config: SplitLlamaConfig) -> dict[str, Any]:
+        return config.to_json()
+
+    def roles(self, config: SplitLlamaConfig) -> Mapping[Role, SplitLlamaConfig]:
+        return {"audited": config}
+
+    def fingerprint(self, config: SplitLlamaConfig) -> str:
+        from privbench.targets.split_llama import models, respondents
+
+        return respondents.file_hash(config.data) + models.file_hash(config.model)
+
+    def disk_bytes(self, config: SplitLlamaConfig) -> int:
+        """Of typical samples: how long they are is known only once they are read."""
+        from privbench.targets.split_llama import models, tape
+
+        shape = models.shape_of(config.model)
+        tuning = config.tuning
+        respondents = min(tuning.record or tuning.train, tuning.train // tuning.clients + 1)
+        passes = max(tuning.steps * tuning.batch // tuning.train, 1)
+        return tape.disk_bytes(respondents, _TYPICAL_LENGTH, passes, (shape.vocabulary, shape.width), tuning.record_as)
+
+    def threats(self, config: SplitLlamaConfig) -> tuple[ThreatModel, ...]:
+        return (curious_server(),)
+
+    def epsilons(self, config: SplitLlamaConfig) -> tuple[Epsilon, ...]:
+        return ()
+
+    def run(
+        self,
+        config: SplitLlamaConfig,
+        rng: np.random.Generator,
+        adversary: ActiveAdversary | None = None,
+        progress: Progress | None = None,
+        folder: Path | None = None,
+    ) -> TargetRun:
+        """Read, split, tune, answer the test respondents' questions."""
+        with one_torch_thread():
+            return _run(config, rng, progress or (lambda stage, share: None), folder)
+
+
+def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, folder: Path | None) -> TargetRun:
+    from privbench.data.surveys import tabular
+    from privbench.data.surveys.samples import samples
+    from privbench.targets.split_llama import models, respondents
+    from privbench.targets.split_llama.answering import answer, utilities
+    from privbench.targets.split_llama.system import System
+    from privbench.targets.split_llama.tape import Tape
+    from privbench.targets.split_llama.tokens import Encoder, lost
+
+    tuning = config.tuning
+    report("audited: reading the survey", 0.0)
+    people = respondents.load(config.data, tuning, rng)
+    outcome, splits = people.outcome, people.splits
+    base = models.load(config.model)
+    encoder, options = Encoder(base.tokenizer, base.context), outcome.question.answers
+    train = encoder.encode_all(samples(splits.train, outcome), options)
+    test = encoder.encode_all(samples(splits.test, outcome), options)
+    system = System.build(base.model, train, splits.client, tuning, rng)
+    others, untold = _others(system, config.seed, encoder, people, train, test, report)
+    watched = system.shards[0].samples
+    table = base.model.model.embed_tokens.weight.detach()
+    with Tape(
+        CLIENT, watched[: tuning.record or len(watched)], system.passes, table,
+        labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder,
+    ) as tape:  # fmt: skip
+        losses = system.tune(tape, rng, report)
+        transcript, secrets = tape.finish()
+    said = answer(
+        system.clients[0], system.server, [item.prompt for item in test], options, encoder,
+        partial(report, "audited: answering the test respondents"),
+    )  # fmt: skip
+    truth = splits.test.answers[outcome.question.column].tolist()
+    return TargetRun(
+        transcript,
+        None,
+        secrets,
+        utilities(outcome, truth, said, tabular.majority(splits), others, rng),
+        {"loss": losses},
+        people.fingerprint,
+        notes=(*people.notes, *_cut_short(*lost([*train, *test]), len(train) + len(test), base.context), *untold),
+    )
+
+
+def _others(
+    system: System, seed: int, encoder: Encoder, people: Respondents, train: Sequence[Encoded], test: Sequence[Encoded],
+    report: Progress,
+) -> tuple[dict[str, Sequence[str]], tuple[str, ...]]:  # fmt: skip
+    """What other methods answer on the same test respondents, and a note on what could not be asked."""
+    from privbench.data.surveys import tabular
+    from privbench.targets.split_llama.answering import answer
+
+    tuning, options = system.tuning, people.outcome.question.answers
+    found: dict[str, Sequence[str]] = {"logistic regression": tabular.logistic_regression(people.splits)}
+    if tuning.tabular == "yes":
+        report("audited: FT-Transformer", 0.0)
+        found["FT-Transformer"] = tabular.ft_transformer(people.splits, seed)
+    if tuning.prompting == "no":
+        return found, ()
+    for shots in dict.fromkeys((0, tuning.shots)):
+        name = f"{shots}-shot prompting"
+        try:
+            prompts = [encoder.few_shot(train[:shots], item) for item in test]
+        except InputError as error:
+            return found, (f"No {name}: {error}",)
+        said = answer(
+            system.clients[0], system.server, prompts, options, encoder,
+            partial(report, f"audited: {name}"),
+        )  # fmt: skip
+        found[name] = said.chosen
+    return found, ()
+
+
+def _cut_short(count: int, most: int, total: int, context: int) -> tuple[str, ...]:
+    """Samples longer than the context, never silently."""
+    if not count:
+        return ()
+    return (
+        f"{count:,} of {total:,} samples were longer than the model's context of {context:,} tokens and lost their "
+        f"last questions, at most {most}.",
+    )

@@ -1,0 +1,147 @@
+"""LoRA tuning of both halves by several clients in turn, or side by side.
+
+Round-robin: one client half is handed on from client to client with its optimiser's state; each step is one client's
+batch. Parallel (as SplitFed, Thapa et al. 2022): every client has a half of its own and sends a batch in each step; the
+halves are averaged, weighted by respondents, every `sync` steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from privbench.errors import InputError
+from privbench.targets.split_llama.adapters import average, load_state, state
+from privbench.targets.split_llama.batches import Batch, collate
+from privbench.targets.split_llama.config import Tuning
+from privbench.targets.split_llama.halves import Client, Cut, Server, exchange
+from privbench.targets.split_llama.tokens import Encoded
+
+Taken = Callable[[int, Sequence[int], Cut], None]
+"""Called with the client, its respondents' numbers and what they sent."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One client's respondents."""
+
+    samples: tuple[Encoded, ...]
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[tuple[tuple[int, ...], bool]]:
+        """Without end: respondents' numbers, and whether they end a pass; no batch belongs to two passes."""
+        while True:
+            order = rng.permutation(len(self.samples)).tolist()
+            for start in range(0, len(order), size):
+                yield tuple(order[start : start + size]), start + size >= len(order)
+
+
+def turns(tuning: Tuning, client: int) -> tuple[int, int]:
+    """How many batches a client sends in the whole tuning, and of how many respondents."""
+    if tuning.schedule == "parallel":
+        return tuning.steps, max(tuning.batch // tuning.clients, 1)
+    return len(range(client, tuning.steps, tuning.clients)), tuning.batch
+
+
+def whole_passes(tuning: Tuning, client: int, respondents: int) -> int:
+    """How often a client sends all of its respondents; `InputError` when not once."""
+    count, size = turns(tuning, client)
+    passes = count // -(-respondents // size)
+    if not passes:
+        raise InputError(
+            f"client {client + 1} sends {count} batches of {size}, fewer than one pass over its {respondents} "
+            "respondents: nothing whole could be recorded. Use more steps, a larger batch or fewer respondents."
+        )
+    return passes
+
+
+def tune(
+    clients: Sequence[Client],
+    server: Server,
+    shards: Sequence[Shard],
+    tuning: Tuning,
+    rng: np.random.Generator,
+    *,
+    taken: Taken,
+    end_pass: Callable[[int, int], None],
+    report: Callable[[str, float], None],
+) -> tuple[float, ...]:
+    """Tune in place; the loss of every step. clients: one half that is handed on, or one per shard for "parallel".
+
+    taken: what crossed the cut; end_pass: called with a client and the number of its pass that has ended.
+    """
+    trainers = [_Trainer(client, tuning, tuning.client_rate) for client in clients]
+    head = _Trainer(server, tuning, 1.0)
+    feeds = [shard.batches(turns(tuning, number)[1], rng) for number, shard in enumerate(shards)]
+    passes, losses = [0] * len(shards), []
+    started = time.monotonic()
+    for step in range(tuning.steps):
+        senders = range(len(shards)) if tuning.schedule == "parallel" else (step % len(shards),)
+        seen: list[float] = []
+        for sender in senders:
+            rows, last = next(feeds[sender])
+            trainer = trainers[sender % len(trainers)]
+            crossed = exchange(
+                clients[sender % len(clients)], server, batch_of([shards[sender].samples[row] for row in rows])
+            )
+            taken(sender, rows, crossed.cut)
+            if last:
+                end_pass(sender, passes[sender])
+                passes[sender] += 1
+            seen += crossed.losses.tolist()
+            trainer.step(step)
+        head.step(step, share=len(list(senders)))
+        if tuning.schedule == "parallel" and (step + 1) % tuning.sync == 0:
+            _average(clients, shards)
+        losses.append(float(np.mean(seen)))
+        report(_stage(step + 1, tuning.steps, time.monotonic() - started, losses[-1]), (step + 1) / tuning.steps)
+    if tuning.schedule == "parallel":
+        _average(clients, shards)
+    return tuple(losses)
+
+
+def batch_of(samples: Sequence[Encoded]) -> Batch:
+    """Prompts with the one answer of each."""
+    return collate([item.prompt for item in samples], [[item.label] for item in samples])
+
+
+def _average(halves: Sequence[Client], shards: Sequence[Shard]) -> None:
+    """Set what is trained in every half to the mean of all, weighted by respondents."""
+    mean = average([state(half) for half in halves], [len(shard.samples) for shard in shards])
+    for half in halves:
+        load_state(half, mean)
+
+
+class _Trainer:
+    """One party's optimiser: Adam, linear warm-up and decay, its own gradient clipped to a norm."""
+
+    def __init__(self, half: Client | Server, tuning: Tuning, factor: float) -> None:
+        self._tuning = tuning
+        self._rate = tuning.rate * factor
+        self._trained = [item for item in half.parameters() if item.requires_grad]
+        self._adam = torch.optim.Adam(self._trained, lr=self._rate, fused=True)
+
+    def step(self, number: int, share: int = 1) -> None:
+        """One step on the gradients that are there; share: how many batches they are the sum of."""
+        warm = min((number + 1) / (self._tuning.warmup + 1), 1.0)
+        left = 1 - number / self._tuning.steps
+        for group in self._adam.param_groups:
+            group["lr"] = self._rate * min(warm, left)
+        if share > 1:
+            for item in self._trained:
+                if item.grad is not None:
+                    item.grad /= share
+        nn.utils.clip_grad_norm_(self._trained, self._tuning.clip)
+        self._adam.step()
+        self._adam.zero_grad()
+
+
+def _stage(done: int, steps: int, seconds: float, loss: float) -> str:
+    """Progress in words: a step's time, and the time left."""
+    each = seconds / done
+    left = round(each * (steps - done))
+    return f"audited: step {done} of {steps}, loss {loss:.3f}, {each:.2g} s each, {left // 60}:{left % 60:02d} left"
