@@ -16,7 +16,7 @@ from privbench.gate import gate
 from privbench.options import AuditOptions
 from privbench.record import Audit
 from privbench.registry import Registry
-from privbench.report import words
+from privbench.report import notes
 from privbench.runner import run_audit
 from privbench.targets.prism.target import Prism
 from privbench.workers import Job, run_all

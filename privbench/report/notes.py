@@ -73,8 +73,8 @@ def _coin_note(audit: Audit, secret: Mapping[str, Any]) -> str:
     told = secret["canaries"] - secret["scored"]
     real, whom = ("diagnosis", "patient") if of_patients(audit) else ("real label", "record")
     return (
-        f"{secret['canaries']:,} of the {secret['records']:,} {records_called(audit)} carry a coin: it sets every label "
-        f"of {moved} at once, the worst case for one record. A coin is not a {real}: it is independent of the "
+        f"{secret['canaries']:,} of the {secret['records']:,} {records_called(audit)} carry a coin: it sets every "
+        f"label of {moved} at once, the worst case for one record. A coin is not a {real}: it is independent of the "
         f"{whom}, so that chance is exactly .5 and nothing but a leak tells it. The adversary knows which records "
         f"carry coins, and {told:,} of the coins (for the sign); the other {secret['scored']:,} are guessed and scored."
     )

@@ -28,7 +28,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Point:
-    """All finished cells at one noise of one group. `leakage` by (attack, "one" or "all"), `utility` by task."""
+    """All finished cells at one noise of one group. `leakage` by (attack, "one" | "all"), `utility` by metric and task."""
 
     noise: float | None
     eps: float | str | None
@@ -50,11 +50,16 @@ class Line:
 
 def lines(sweep: Sweep) -> tuple[Line, ...]:
     """One line per group, in the order of the grid."""
-    groups: dict[tuple[tuple[str, str], ...], list[Row]] = {}
+    return tuple(Line(name, tuple(_points(rows))) for name, rows in groups(sweep).items())
+
+
+def groups(sweep: Sweep) -> dict[str, list[Row]]:
+    """Cells that differ by noise and seed only, under what tells them from the others, in the order of the grid."""
+    found: dict[tuple[tuple[str, str], ...], list[Row]] = {}
     for row in sweep.rows:
-        groups.setdefault(row.group if row.status == "done" else _asked(row, sweep), []).append(row)
-    names = _names(list(groups))
-    return tuple(Line(names[key], tuple(_points(rows))) for key, rows in groups.items())
+        found.setdefault(row.group if row.status == "done" else _asked(row, sweep), []).append(row)
+    names = _names(list(found))
+    return {names[key]: rows for key, rows in found.items()}
 
 
 def _asked(row: Row, sweep: Sweep) -> tuple[tuple[str, str], ...]:
@@ -120,13 +125,17 @@ def _leakage(rows: Sequence[Row], attack: str, releases: str) -> Spread | None:
 
 
 def _utility(rows: Sequence[Row]) -> dict[str, Spread]:
-    tasks = dict.fromkeys(str(item["task"]) for row in rows for item in row.utility)
+    """Of each task its first metric, as "METRIC TASK"."""
+    first: dict[str, str] = {}
+    for row in rows:
+        for item in row.utility:
+            first.setdefault(str(item["task"]), str(item["metric"]))
     result = {}
-    for task in tasks:
-        items = [item for row in rows for item in row.utility if item["task"] == task]
+    for task, metric in first.items():
+        items = [item for row in rows for item in row.utility if (item["task"], item["metric"]) == (task, metric)]
         spread = _spread([(float(i["value"]), float(i["low"]), float(i["high"])) for i in items])
         if spread is not None:
-            result[task] = spread
+            result[f"{metric} {task}"] = spread
     return result
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from privbench.report import sweep_utility
 from privbench.report.html import page
 from privbench.report.sweep_lines import BOUNDS, ORACLE, SPECTRAL, Line, Point, lines
 from privbench.report.words import MARKS, number
@@ -67,7 +68,7 @@ def table_of(line: Line) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     attacks = dict.fromkeys(key for point in line.points for key in point.leakage)
     tasks = dict.fromkeys(task for point in line.points for task in point.utility)
     head = (
-        "noise multiplier", "eps", *(_measured(*key) for key in attacks), *BOUNDS, *(f"AUC {task}" for task in tasks),
+        "noise multiplier", "eps", *(_measured(*key) for key in attacks), *BOUNDS, *tasks,
         "verdicts",
     )  # fmt: skip
     body = [_cells(point, tuple(attacks), tuple(tasks)) for point in line.points]
@@ -130,6 +131,10 @@ def markdown(sweep: Sweep) -> str:
     if lost:
         parts += ["## Cells without a record", ""]
         parts += [f"- {named(row)} ({row.cell[:16]}): {row.reason or 'missing'}" for row in lost] + [""]
+    if sweep_utility.has_seeds(sweep):
+        head, body = sweep_utility.table(sweep)
+        parts += ["## Utility over seeds", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+        parts += [*(f"| {' | '.join(row)} |" for row in body), "", sweep_utility.NOTE, ""]
     if _drawn(sweep):
         parts += ["![Leakage over noise](sweep.svg)", ""]
     return "\n".join(parts)
@@ -144,6 +149,8 @@ def html(sweep: Sweep, drawing: str | None) -> str:
         note=NOTE,
         setting=setting(sweep),
         tables=[(line.name, *table_of(line)) for line in lines(sweep)],
+        useful=sweep_utility.table(sweep) if sweep_utility.has_seeds(sweep) else None,
+        useful_note=sweep_utility.NOTE,
         lost=[(named(row), row.cell[:16], row.reason or "missing") for row in sweep.rows if row.status != "done"],
     )
 
@@ -174,9 +181,9 @@ def figure(sweep: Sweep) -> dict[str, bytes]:
         # Below everything: inside, some line would run under it.
         handles, labels = axes[0, 0].get_legend_handles_labels()
         if useful:
-            axes[1, 0].set_ylabel("utility: AUC on test records")
+            axes[1, 0].set_ylabel("utility on test records")
             more, names = axes[1, 0].get_legend_handles_labels()
-            handles, labels = handles + more, labels + [f"AUC {name}" for name in names]
+            handles, labels = handles + more, labels + names
         made.legend(handles, labels, frameon=False, fontsize=8.5, loc="outside lower center", ncols=4)
         return {f"sweep.{kind}": _saved(made, kind) for kind in ("svg", "png")}
 

@@ -53,6 +53,15 @@ def show(audit: Audit, console: Console) -> None:
     for finding in words.descriptive(audit):
         console.print(_line(finding, audit))
     _note(console, notes.rho_note(audit))
+    _flags_and_notes(console, audit)
+    _note(console, notes.one_release_note(audit))
+    for note in notes.interval_notes(audit):
+        _note(console, note)
+    _note(console, "WITHIN means that these attacks did not exceed the bound; it is never a proof of safety.")
+    console.print()
+
+
+def _flags_and_notes(console: Console, audit: Audit) -> None:
     if audit.flags:
         _heading(console, "Flags")
         for flag in audit.flags:
@@ -62,11 +71,6 @@ def show(audit: Audit, console: Console) -> None:
         _heading(console, "About the data and the run")
         for said in audit.notes:
             console.print(Padding(Text(said), (0, 0, 0, 2)))
-    _note(console, notes.one_release_note(audit))
-    for note in notes.interval_notes(audit):
-        _note(console, note)
-    _note(console, "WITHIN means that these attacks did not exceed the bound; it is never a proof of safety.")
-    console.print()
 
 
 def _heading(console: Console, text: str) -> None:

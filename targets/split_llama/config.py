@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from privbench.data.surveys.splits import Share
@@ -116,12 +117,19 @@ class SplitLlamaConfig:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "data": self.data.partition(":")[0],
+            "data": data_name(self.data),
             "model": self.model.partition(":")[0],
             "tuning": asdict(self.tuning),
             "defense": "none",
             "eps": "inf",
         }
+
+
+def data_name(data: str) -> str:
+    """A data set without its folders: the file's own name tells surveys and years apart, and options what is asked."""
+    kind, colon, rest = data.partition(":")
+    place, comma, options = rest.partition(",")
+    return f"{kind}{colon}{Path(place).name}{comma}{options}"
 
 
 def resolve(options: AuditOptions) -> SplitLlamaConfig:

@@ -56,9 +56,13 @@ _ONSETS = (
 _VOWELS = ("a", "e", "i", "o", "u")
 
 
-def random_survey(rng: np.random.Generator, records: int) -> Survey:
-    """Invented respondents of a survey invented for them; its outcomes are ordinals and choices."""
-    return draw(rng, _Inventor(rng).blueprint(), records)
+def random_survey(rng: np.random.Generator, records: int, questions: int | None = None) -> Survey:
+    """Invented respondents of a survey invented for them; its two outcomes are ordinals or choices.
+
+    questions: how many beside the outcomes, by default a random number from `FEWEST` to `MOST`, often few.
+    """
+    count = FEWEST + round((MOST - FEWEST) * rng.random() ** 1.5) if questions is None else questions
+    return draw(rng, _Inventor(rng).blueprint(count), records)
 
 
 class _Inventor:
@@ -74,11 +78,10 @@ class _Inventor:
         self.factors = int(rng.integers(1, 4))
         self.asked: set[str] = set()
 
-    def blueprint(self) -> Blueprint:
+    def blueprint(self, count: int) -> Blueprint:
         rng = self.rng
         title = _fill(rng, _pick(rng, TITLES)).title()
         items: list[Item] = []
-        count = FEWEST + round((MOST - FEWEST) * rng.random() ** 1.5)
         for _ in range(count):
             items.append(self._item(items, missing=0.3 * rng.random() ** 3))
         outcomes = tuple(self._item((), missing=0.0) for _ in range(2))

@@ -67,7 +67,7 @@ def test_scales_are_valid_and_both_kinds_of_outcome_are_there(name: str) -> None
         assert MISSING not in question.answers
     assert {question.kind for question in asked} == {"ordinal", "choice", "number"}
     assert {len(outcome.question.answers) for outcome in survey.schema.outcomes} == {2, 5}
-    assert all(outcome.ordinal for outcome in survey.schema.outcomes)
+    assert all(outcome.question.kind == "ordinal" for outcome in survey.schema.outcomes)
 
 
 def test_surveys_share_no_coding() -> None:
