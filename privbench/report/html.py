@@ -12,8 +12,13 @@ from privbench.report.figure import leakage_over_releases
 
 def html(audit: Audit) -> str:
     """The page of one record."""
-    figure = leakage_over_releases(audit) if audit.series else None
+    figure = leakage_over_releases(audit) if _is_curve(audit) else None
     return page("page.html.j2", figure, audit=audit, words=words, notes=notes, utility=utility)
+
+
+def _is_curve(audit: Audit) -> bool:
+    """Whether some series has two points, or a bound to be held against: one point alone is no figure."""
+    return any(len(line.x) > 1 or name.startswith("bound ") for name, line in audit.series.items())
 
 
 def page(template: str, figure: str | None, **values: Any) -> str:

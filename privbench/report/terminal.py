@@ -101,7 +101,7 @@ def _table(*columns: str) -> Table:
 
 
 def _utility(audit: Audit) -> Table:
-    table = _table("task", "metric", "value", *utility.beside(audit), f"gain over {utility.short(audit)}", "n")
+    table = _table("task", "metric", "value", *utility.beside(audit), "gain", "n")
     for item in audit.utility:
         table.add_row(
             item["task"],

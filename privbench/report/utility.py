@@ -20,11 +20,6 @@ def beside(audit: Audit) -> tuple[str, ...]:
     return (str(audit.utility[0]["baseline_name"]), *names)
 
 
-def short(audit: Audit) -> str:
-    """The baseline in one word, for a column's head."""
-    return str(audit.utility[0]["baseline_name"]).split()[0]
-
-
 def compared(item: Mapping[str, Any], audit: Audit) -> tuple[str, ...]:
     """The values of `beside`, in its order; nothing where a method has none."""
     values = [item["baseline"], *(item["references"].get(name) for name in beside(audit)[1:])]
@@ -39,10 +34,17 @@ def tested(audit: Audit) -> str:
 def note(audit: Audit) -> str:
     """What the utility table does and does not show; there must be one."""
     if any(item["baseline_other_seed"] is None for item in audit.utility):
-        return (
-            f"Values and gains on the same {tested(audit)}, with 95% intervals over them; one training, whose own "
-            "chance the intervals do not hold."
+        base = audit.utility[0]["baseline_name"]
+        text = (
+            f"Gain over the {base}. Values and gains are on the same {tested(audit)}, with 95% intervals over them; one "
+            "training, whose own chance the intervals do not hold."
         )
+        if any(item["metric"].startswith("ANLS") for item in audit.utility):
+            text += (
+                " Generated: what the model says by itself; else the likeliest of the answers offered. ANLS flatters: "
+                "similar wording earns credit, and an adjacent level half of it (strict: none). Read accuracy first."
+            )
+        return text
     chance = max(abs(float(item["baseline_other_seed"]) - float(item["baseline"])) for item in audit.utility)
     text = (
         "Frozen random encoders, which learn nothing, show what the server alone achieves: it trains on clean "

@@ -56,9 +56,9 @@ BOUNDS: Mapping[str, str] = {
 
 
 def number(value: float, digits: int = 3) -> str:
-    """.551 rather than 0.551: proportions as tables print them."""
+    """.551 rather than 0.551, and -.007: proportions as tables print them."""
     text = f"{value:.{digits}f}"
-    return text[1:] if text.startswith("0.") else text
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
 def p_value(value: float) -> str:
@@ -194,12 +194,14 @@ def setting(audit: Audit) -> str:
     """What was run, in one line."""
     resolved: Mapping[str, Any] = audit.manifest["config"]["resolved"]
     noise = resolved.get("noise_multiplier")
+    whom = f" ({resolved['eps_for']})" if "eps_for" in resolved else ""
     parts = [
         f"target {audit.findings[0].target}" if audit.findings else "target",
         f"data {resolved['data']}",
         *_sizes(audit),
-        f"{over(audit)} releases of each",
-        f"eps {resolved['eps']} ({resolved.get('eps_for')})" if resolved["eps"] is not None else "",
+        f"{over(audit)} releases of each" if over(audit) > 1 else "one release of each",
+        f"model {resolved['model']}" if "model" in resolved else "",
+        f"eps {resolved['eps']}{whom}" if resolved["eps"] is not None else "",
         f"noise multiplier {noise:.4g}" if noise is not None else "",
         f"seed {audit.manifest['seeds'][0]}",
     ]
