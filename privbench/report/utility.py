@@ -36,8 +36,8 @@ def note(audit: Audit) -> str:
     if any(item["baseline_other_seed"] is None for item in audit.utility):
         base = audit.utility[0]["baseline_name"]
         text = (
-            f"Gain over the {base}. Values and gains are on the same {tested(audit)}, with 95% intervals over them; one "
-            "training, whose own chance the intervals do not hold."
+            f"Gain over the {base}. Values and gains are on the same {tested(audit)}, with 95% intervals over them; "
+            "one training, whose own chance the intervals do not hold."
         )
         if any(item["metric"].startswith("ANLS") for item in audit.utility):
             text += (
