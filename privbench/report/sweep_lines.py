@@ -28,8 +28,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Point:
-    """All finished cells at one noise of one group. `leakage` by attack and "one" or "all"; `utility` by metric and task,
-    each task's first metric only.
+    """All finished cells at one noise of one group. `leakage` by attack and "one" or "all"; `utility` by metric and
+    task, each task's first metric only.
     """
 
     noise: float | None
