@@ -33,7 +33,9 @@ smollm2: $(VENV)/.installed
 # A finished record is not made again: delete its audit.json to repeat it.
 REPORT := reports/prism-first-audit
 SWEEP := reports/prism-noise-sweep
-reports: $(REPORT)/nominal/audit.json $(REPORT)/site/audit.json $(SWEEP)/sweep.json
+LLAMA := reports/split-llama
+SURVEYS ?= ../shared/data
+reports: $(REPORT)/nominal/audit.json $(REPORT)/site/audit.json $(SWEEP)/sweep.json $(LLAMA)/README.md
 
 $(REPORT)/nominal/audit.json: | $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps 0.5 --out $(@D) --exit-zero
@@ -44,6 +46,30 @@ $(REPORT)/site/audit.json: | $(VENV)/.installed
 $(SWEEP)/sweep.json: | $(VENV)/.installed
 	rm -rf $(@D)
 	$(BIN)/privbench sweep --target prism --noise-multiplier 1,2,4,6.25,16,64 --out $(@D) --exit-zero
+
+# The public surveys are not shipped; SURVEYS is the folder that holds them. A killed sweep goes on where it stopped.
+$(LLAMA)/learning/sweep.json: | $(VENV)/.installed-test
+	$(BIN)/privbench sweep --target split-llama --eps inf --seeds 5 --set train=2000 --set validation=250 \
+	  --set tabular=yes --set record=100 \
+	  --data student-depression:$(SURVEYS)/student_depression/student_depression.csv \
+	  --data osmi:$(SURVEYS)/osmi/osmi_2014.csv,outcome=treatment \
+	  --data osmi:$(SURVEYS)/osmi/osmi_2016.csv,outcome=disorder \
+	  --data dass:$(SURVEYS)/dass42/dass42_items_demo_n5000.csv,outcome=depression \
+	  --data dass:$(SURVEYS)/dass42/dass42_scores_demo_tipi_n39760.csv.gz,outcome=depression \
+	  --data mental-health:$(SURVEYS)/mental_health/mental_health_dataset.zip,outcome=treatment \
+	  --data mental-health:$(SURVEYS)/mental_health/mental_health_dataset.zip,outcome=growing-stress \
+	  --out $(@D) --exit-zero
+
+# steps=0: each respondent is seen once.
+$(LLAMA)/smollm2/sweep.json: | $(VENV)/.installed-test smollm2
+	$(BIN)/privbench sweep --target split-llama --model smollm2 --eps inf --seeds 3 --set steps=0 --set train=60,120,240 \
+	  --data student-depression:$(SURVEYS)/student_depression/student_depression.csv --out $(@D) --exit-zero
+
+$(LLAMA)/cost.json: | $(VENV)/.installed
+	$(BIN)/python $(LLAMA)/cost.py $(@D)
+
+$(LLAMA)/README.md: $(LLAMA)/learning/sweep.json $(LLAMA)/smollm2/sweep.json $(LLAMA)/cost.json $(LLAMA)/page.py
+	$(BIN)/python $(LLAMA)/page.py
 
 clean:
 	rm -rf $(VENV) out build *.egg-info

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from privbench.data.catalogue import SURVEYS
+from privbench.data.surveys import synthetic
+from privbench.data.surveys.read import parse_spec
 from privbench.data.surveys.splits import Share
 from privbench.errors import InputError, unknown
 from privbench.options import AuditOptions, parse_number
 from privbench.targets.split_llama.halves import BOTTLENECK, Placement
+from privbench.targets.split_llama.models import shape_of
 from privbench.tensors import RELEASE_TYPES
 
 DEFAULT_DATA, DEFAULT_MODEL = "synthetic", "tiny"
 Schedule = Literal["round-robin", "parallel"]
 NO_YES = ("no", "yes")
+SHARES = ("even", "power", "one-large")
 
 _PRETRAINED: Mapping[str, str] = {
     "train": "240", "validation": "40", "test": "100", "steps": "60", "batch": "4", "rate": "1e-3", "train_head": "no",
@@ -32,11 +37,12 @@ _PRETRAINED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Tuning:
-    """What --set may change. Sizes count respondents; `steps` is fixed, never a wall-clock budget.
+    """What --set may change. Sizes count respondents; `steps` is a number, never a wall-clock budget; 0 is one pass
+    over the training respondents.
 
     outcome        of the survey; its first when empty
     leaks          drop (default) or keep: columns and answers that give the outcome away
-    share          of the training respondents over clients: even, power, one-large, or 5:3:2
+    share          of the training respondents over clients: even, power, one-large, or one number each, as 5:3:2
     schedule       round-robin: one client half is handed on from client to client; parallel: each has its own, averaged
                    by respondents every `sync` steps
     k              trunk layers at the client; labels: server, or client (U-shape)
@@ -89,7 +95,7 @@ class Tuning:
             if getattr(self, name) not in values:
                 raise unknown(f"value of {name}", getattr(self, name), values)
         for f in fields(self):
-            value, lowest = getattr(self, f.name), 0 if f.name in ("k", "warmup", "record", "shots") else None
+            value, lowest = getattr(self, f.name), 0 if f.name in ("k", "warmup", "steps", "record", "shots") else None
             if f.type != "str" and not (math.isfinite(value) and (value > 0 or value == lowest)):
                 raise InputError(f"{f.name} must be a positive number{' or 0' if lowest == 0 else ''}, got {value!r}.")
         _ = self.shares
@@ -100,10 +106,15 @@ class Tuning:
 
     @property
     def shares(self) -> Share:
-        """As `splits.split` takes it."""
-        if self.share in ("even", "power", "one-large"):
+        """As `splits.split` takes it: the numbers of 5:3:2 as parts of 1."""
+        if self.share in SHARES:
             return cast("Share", self.share)
-        return tuple(float(parse_number("share", item)) for item in self.share.split(":"))
+        if ":" not in self.share:
+            raise unknown("value of share", self.share, (*SHARES, "numbers such as 5:3:2"))
+        parts = [float(parse_number("share", item)) for item in self.share.split(":")]
+        if len(parts) != self.clients or not all(0 < part < math.inf for part in parts):
+            raise InputError(f"share {self.share}: {self.clients} clients need {self.clients} positive numbers.")
+        return tuple(part / math.fsum(parts) for part in parts)
 
 
 @dataclass(frozen=True)
@@ -126,22 +137,46 @@ class SplitLlamaConfig:
 
 
 def data_name(data: str) -> str:
-    """A data set without its folders: the file's own name tells surveys and years apart, and options what is asked."""
-    kind, colon, rest = data.partition(":")
-    place, comma, options = rest.partition(",")
-    return f"{kind}{colon}{Path(place).name}{comma}{options}"
+    """A data set without the folders of its files: their names tell surveys and years apart, their hashes the rest."""
+    if invented(data):
+        return data
+    spec = parse_spec(data)
+    name = f"{spec.name}:{Path(spec.path).name}"
+    if spec.schema is not None:
+        name += f",schema={Path(spec.schema).name}"
+    return name if spec.outcome is None else f"{name},outcome={spec.outcome}"
+
+
+def invented(data: str) -> bool:
+    """Whether the respondents are drawn and no file is read."""
+    return data.partition(":")[0] == DEFAULT_DATA
 
 
 def resolve(options: AuditOptions) -> SplitLlamaConfig:
-    """Check every option; models and data are read when the run starts."""
+    """Check every option; files are read, and weights loaded, when the run starts."""
     if options.eps not in (None, math.inf) or options.noise_multiplier or options.sigma:
         raise InputError("split-llama has no mechanism at its cut yet: leave --eps out, or give --eps inf.")
     if options.defenses not in ((), ("none",)):
         raise InputError(f"split-llama takes no --defense yet but none, got '{options.defenses[0]}'.")
     if options.party not in (None, "server"):
         raise unknown("party", str(options.party), ("server",))
-    model = options.model or DEFAULT_MODEL
-    return SplitLlamaConfig(options.data or DEFAULT_DATA, model, _tuning(model, options.settings), options.seed)
+    data, model = options.data or DEFAULT_DATA, options.model or DEFAULT_MODEL
+    _check_data(data)
+    tuning = _tuning(model, options.settings)
+    layers = shape_of(model).layers
+    if tuning.k > layers:
+        raise InputError(f"k = {tuning.k}: model {model} has {layers} layers, so that 0 to {layers} fit at the client.")
+    return SplitLlamaConfig(data, model, tuning, options.seed)
+
+
+def _check_data(data: str) -> None:
+    kind, _, name = data.partition(":")
+    if kind not in (DEFAULT_DATA, *SURVEYS):
+        raise unknown("data of target split-llama", kind, (DEFAULT_DATA, *SURVEYS))
+    if not invented(data):
+        parse_spec(data)
+    elif name and name not in synthetic.SURVEYS:
+        raise unknown("synthetic survey", name, synthetic.SURVEYS)
 
 
 def _tuning(model: str, settings: Mapping[str, str]) -> Tuning:
@@ -152,4 +187,13 @@ def _tuning(model: str, settings: Mapping[str, str]) -> Tuning:
         if key not in types:
             raise unknown("setting of target split-llama", key, types)
         values[key] = text if types[key] == "str" else parse_number(key, text, whole=types[key] == "int")
-    return Tuning(**values)
+    tuning = Tuning(**values)
+    return tuning if tuning.steps else replace(tuning, steps=_one_pass(tuning))
+
+
+def _one_pass(tuning: Tuning) -> int:
+    """Steps in which every client sends each of its respondents once, if they hold equally many."""
+    each = -(-tuning.train // tuning.clients)
+    if tuning.schedule == "parallel":
+        return -(-each // max(tuning.batch // tuning.clients, 1))
+    return tuning.clients * -(-each // tuning.batch)
