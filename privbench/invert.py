@@ -65,7 +65,8 @@ def invert_all(
     victim = run.secrets.given[0]
     truth = Truth(run.secrets.array(f"inputs/{victim}"), run.secrets.array(f"inputs/{victim}/answers"))
     scored = np.arange(len(truth.tokens))
-    releases = len(run.transcript.arrays[f"activations/{victim}"])
+    sent = run.transcript.arrays.get(f"activations/{victim}")
+    releases = 1 if sent is None else len(sent)
     outcomes: dict[str, Inverted] = {}
     refused: dict[str, Refused] = {}
     for done, name in enumerate(names):
@@ -75,21 +76,29 @@ def invert_all(
         view = view_of(threat, run.transcript, secret=victim, moved=(), candidates=scored, hints=Hints.none())
         try:
             found = attack(view, stream(seed, name))
+            if isinstance(found, NotApplicable):
+                refused[name] = (attack.card, threat, found)
+                continue
+            _require_shape(found, (releases, *truth.tokens.shape))
         except InputError:
             raise
         except Exception as error:
             refused[name] = (attack.card, threat, Failure(f"{type(error).__name__}: {error}"))
             continue
-        if isinstance(found, NotApplicable):
-            refused[name] = (attack.card, threat, found)
-        else:
-            outcomes[name] = _outcome(attack.card, threat, found, truth, stream(seed, f"{name} scored"))
+        outcomes[name] = _outcome(attack.card, threat, found, truth, stream(seed, f"{name} scored"))
     return Inversions(victim, outcomes, refused, releases, scored, input_mechanism(run.mechanisms, victim))
 
 
 def input_mechanism(mechanisms: Sequence[Mechanism], victim: str) -> Mechanism | None:
     """The mechanism on the activations that `victim` sends, or None when nobody described it."""
     return next((m for m in mechanisms if m.channel == Channel.ACTIVATIONS and m.party in (victim, "*")), None)
+
+
+def _require_shape(found: Reconstruction, wanted: tuple[int, ...]) -> None:
+    """One row for every release, and one token for every token that was put in."""
+    for what, tokens in (("single", found.single), ("accumulated", found.accumulated)):
+        if tokens.shape != wanted:
+            raise ValueError(f"`{what}` is {list(tokens.shape)}, it must be {list(wanted)}")
 
 
 def _outcome(

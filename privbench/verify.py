@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from privbench.noise import NoiseCheck
 from privbench.parts import Parts, judge_parts
 from privbench.record import AUDIT_FILE, Audit, Finding, hash_record, hash_scores, read_json, read_scores
 from privbench.recording import Secrets
-from privbench.recovery import Recovered
+from privbench.recovery import METRICS, Recovered
 from privbench.registry import Registry
 from privbench.report.pages import PAGES, render
 from privbench.scoring import ScoredGuess
@@ -42,7 +43,8 @@ RECOMPUTED = (
 )
 COVERED_BY_HASH = (
     "the scores themselves, clip norms, rho's mean, the predicted accuracy, the noise check, utility, the flags that "
-    "the run itself raised, its notes, the numbers of guesses about inputs, data fingerprint, machine and times"
+    "the run itself raised, its notes, the numbers of questions and of guesses about inputs, data fingerprint, machine "
+    "and times"
 )
 """A record cannot show these by itself: a changed digit breaks its hash, a forger who renews the hash is not seen."""
 
@@ -151,12 +153,11 @@ def _inputs_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: 
         if f"curve/{key}" not in scores:
             refused[name] = _refused(card, threat, finding)
             continue
+        counted = {(item.releases, item.metric): item.n or 0 for item in audit.findings if item.attack == name}
         found = {}
-        for item in audit.findings:
-            rows = scores.get(f"recovered/{key}/{item.releases}/{item.metric}")
-            if item.attack == name and rows is not None:
-                weights, gains, shuffled, modes = rows.astype(np.float64)
-                found[item.releases, item.metric] = Recovered(weights, gains, shuffled, modes, item.n or 0)
+        for over, metric in product(sorted({1, said["releases"]}), METRICS):
+            weights, gains, shuffled, modes = scores[f"recovered/{key}/{over}/{metric}"].astype(np.float64)
+            found[over, metric] = Recovered(weights, gains, shuffled, modes, counted.get((over, metric), 0))
         outcomes[name] = Inverted(card, threat, found, scores[f"curve/{key}"])
     mechanism = input_mechanism(mechanisms, victim)
     return Inversions(victim, outcomes, refused, said["releases"], scores[f"index/{said['name']}"], mechanism)

@@ -19,8 +19,10 @@ Scores = Mapping[str, npt.NDArray[Any]]
 _TYPES = {"index": (np.int64,), "coins": (np.uint8,)}
 _SCORES = (np.float32, np.float64)
 
-_ROUNDING, _TIES = 1e-6, 1e-9
-"""Of sums of scores that were each rounded to float32, as a share of their sizes; exact ties are given 1e-12."""
+_ROUNDING, _TIES, _EQUAL = 1e-6, 1e-9, 1e-9
+"""Of sums of scores that were each rounded to float32, as a share of their sizes; exact ties are given 1e-12; of what a
+record gains against its weight.
+"""
 
 
 def secret_of(audit: Audit) -> str | None:
@@ -55,6 +57,10 @@ def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]
     for name in shapes:
         if name.startswith("index/") and name not in scores:
             yield f"{name}: missing; it says which records were scored"
+    for attack in inversions:
+        own = {name for name in shapes if name.startswith((f"curve/{attack}/", f"recovered/{attack}/"))}
+        if own & scores.keys():
+            yield from (f"{name}: missing; {attack} was scored" for name in sorted(own - scores.keys()))
     for name, array in scores.items():
         kind = name.partition("/")[0]
         if name not in shapes:
@@ -67,6 +73,21 @@ def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]
             yield f"{name}: {int((~np.isfinite(array)).sum())} scores are NaN or infinite"
         elif kind == "coins" and array.max(initial=0) > 1:
             yield f"{name}: a coin is {int(array.max())}; it may be 0 or 1 only"
+        elif kind == "recovered":
+            yield from _no_shares(name, array)
+        elif kind == "curve" and array.ndim == 1 and not ((array >= 0) & (array <= 1)).all():
+            yield f"{name}: a share lies between 0 and 1"
+
+
+def _no_shares(name: str, rows: npt.NDArray[Any]) -> Iterator[str]:
+    """Why what the records add up to is no share."""
+    weights, *others = rows.astype(np.float64)
+    if abs(float(weights.sum()) - 1) > _ROUNDING or (weights < 0).any():
+        yield f"{name}: the weights do not sum to 1"
+    if any((row < 0).any() or (row > weights * (1 + _EQUAL)).any() for row in others):
+        yield f"{name}: a record gains more than its weight"
+    if name.endswith(f"/{METRICS[0]}") and not np.allclose(weights, weights[0]):
+        yield f"{name}: every record counts the same in {METRICS[0]}"
 
 
 def _shapes(audit: Audit, registry: Registry) -> dict[str, tuple[int, ...]]:
@@ -100,15 +121,28 @@ def contradictory(audit: Audit, scores: Scores) -> Iterator[str]:
     """Well-formed arrays that cannot have come from one audit."""
     if audit.secret is not None:
         yield from _contradictory_coins(audit, scores, int(audit.secret["records"]))
-    for name, array in scores.items():
-        if name.startswith("recovered/"):
-            weights, *others = array
-            if abs(float(weights.sum()) - 1) > _ROUNDING or (weights < 0).any():
-                yield f"{name}: the weights do not sum to 1"
-            if any((row < 0).any() or (row > weights * (1 + _ROUNDING)).any() for row in others):
-                yield f"{name}: a record gains more than its weight"
-            if name.endswith("/token-accuracy") and not np.allclose(weights, weights[0]):
-                yield f"{name}: every record counts the same in token-accuracy"
+    if audit.inputs is not None:
+        yield from _contradictory_inputs(audit.inputs, scores)
+
+
+def _contradictory_inputs(inputs: Mapping[str, Any], scores: Scores) -> Iterator[str]:
+    """Every record is scored; what it weighs and what the most frequent answers read are no attack's to change."""
+    secret = inputs["name"]
+    if not np.array_equal(scores[f"index/{secret}"], np.arange(inputs["records"])):
+        yield f"index/{secret}: not every record once, in order"
+    first: dict[str, tuple[str, npt.NDArray[Any]]] = {}
+    for name, rows in scores.items():
+        if not name.startswith("recovered/"):
+            continue
+        metric, given = name.rpartition("/")[2], rows[[ROWS.index("weights"), ROWS.index("modes")]]
+        holder, known = first.setdefault(metric, (name, given))
+        if not np.allclose(given, known, rtol=_ROUNDING, atol=0):
+            yield f"{name}: the weights and the most frequent answers are not those of {holder}"
+    for name, curve in scores.items():
+        if name.startswith("curve/") and name.endswith(f"/{secret}") and len(curve) == 1:
+            said = f"recovered/{name.removeprefix('curve/')}/1/{METRICS[0]}"
+            if abs(float(scores[said][ROWS.index("gains")].sum()) - float(curve[0])) > _ROUNDING:
+                yield f"{name}: not what {said} adds up to, and there is one release"
 
 
 def _contradictory_coins(audit: Audit, scores: Scores, records: int) -> Iterator[str]:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import SMALL
-from safetensors.numpy import load_file, save_file
+from forging import Arrays, Data, Edit, forge, made
+from safetensors.numpy import load_file
 
 from privbench import accounting
 from privbench.errors import RecordError
@@ -34,17 +35,6 @@ DRAW: Mapping[str, str] = {
     "moved": "2",
 }
 ORACLE, SPECTRAL = "label/oracle-lr", "label/spectral"
-
-Data = dict[str, Any]
-Arrays = dict[str, np.ndarray]
-Edit = Callable[[Data, Arrays], None]
-
-
-def made(folder: Path, registry: Registry, target: str, **options: Any) -> Path:
-    result = run_audit(AuditOptions(target, **options), registry, parallel=1)
-    write(result.audit, result.scores, render(result.audit, PAGES), folder)
-    return folder
-
 
 @pytest.fixture(scope="module", autouse=True)
 def fast_accounting() -> Iterator[None]:
@@ -70,32 +60,6 @@ def recorded(drawn: Path, registry: Registry) -> Path:
 @pytest.fixture(scope="module")
 def records(small_record: Path, drawn: Path, recorded: Path) -> dict[str, Path]:
     return {"prism": small_record, "gaussian": drawn, "recorded": recorded}
-
-
-def forge(record: Path, folder: Path, edit: Edit, registry: Registry) -> Path:
-    """Edit, assemble again from the edited inputs, leave the pages out, renew both hashes."""
-    shutil.copytree(record, folder, ignore=shutil.ignore_patterns("audit.md", "audit.html"))
-    data, scores = (
-        json.loads((folder / "audit.json").read_text(encoding="utf-8")),
-        load_file(folder / "scores.safetensors"),
-    )
-    edit(data, scores)
-    save_file({name: np.ascontiguousarray(array) for name, array in scores.items()}, folder / "scores.safetensors")
-    data["scores_sha256"] = hash_scores(scores)
-    try:
-        audit = Audit.from_json(data)
-        judged = assemble_again(audit, scores, registry)
-        again = Audit(
-            **{**vars(audit), "findings": judged.findings, "planned": judged.planned, "series": judged.series}
-        )
-        known = {flag["name"]: flag for flag in data["flags"]}
-        again = Audit(**{**vars(again), "flags": [known[name] for name in judged.flags if name in known]})
-        data = again.to_json()
-    except (RecordError, ValueError, KeyError, IndexError, TypeError, AttributeError):
-        pass  # the forger's edit cannot be assembled: the hashes alone are renewed
-    data["record_sha256"] = hash_record(data)
-    (folder / "audit.json").write_text(json.dumps(data), encoding="utf-8")
-    return folder
 
 
 # Honest records

@@ -104,7 +104,7 @@ def dropped(sweep: Sweep) -> Iterator[str]:
 
 
 def curve(sweep: Sweep) -> Iterator[str]:
-    yield "| respondents, each seen once | most frequent | logistic regression | 0-shot | 4-shot | split LoRA | gain | |"
+    yield "| respondents, each once | most frequent | logistic regression | 0-shot | 4-shot | split LoRA | gain | |"
     yield "|---|---|---|---|---|---|---|---|"
     for rows in sorted(groups(sweep).values(), key=lambda rows: int(rows[0].settings.get("train", 0))):
         found = items(rows, MAIN)
@@ -126,19 +126,35 @@ def costs(data: Mapping[str, Any]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for row in data["rows"]:
         cost, ran = row["cost"], row["measured"]
-        split = row["training"] == "split client"
+        cut = (row["labels"], str(row["k"])) if row["training"] == "split client" else ("–", "–")
         memory = f"{size(cost['memory'])} computed"
-        if ran and ran["memory"]:
-            memory = f"{size(ran['memory'])} measured, {memory}"
-        yield (
-            f"| {row['model']} | {row['training']} | {row['labels'] if split else '–'} | {row['k'] if split else '–'} "
-            f"| {row['batch']} x {row['tokens']} | {flops(cost['flops'])} | {memory} | {size(cost['bytes_up'])} "
-            f"| {size(cost['bytes_down'])} | {cost['trained']:,} | {ran['seconds']:.2g} |"
-            if ran
-            else f"| {row['model']} | {row['training']} | {row['labels'] if split else '–'} | {row['k'] if split else '–'} "
-            f"| {row['batch']} x {row['tokens']} | {flops(cost['flops'])} | {memory} | {size(cost['bytes_up'])} "
-            f"| {size(cost['bytes_down'])} | {cost['trained']:,} | not run |"
-        )
+        cells = (
+            row["model"], row["training"], *cut, f"{row['batch']} x {row['tokens']}", flops(cost["flops"]),
+            f"{size(ran['memory'])} measured, {memory}" if ran and ran["memory"] else memory,
+            size(cost["bytes_up"]), size(cost["bytes_down"]), f"{cost['trained']:,}",
+            f"{ran['seconds']:.2g}" if ran else "not run",
+        )  # fmt: skip
+        yield f"| {' | '.join(cells)} |"
+
+
+def published(data: Mapping[str, Any]) -> Iterator[str]:
+    """The reported figures beside ours, and both readings of the head."""
+    told, heads = data["reported"], data["client_parameters"]
+    whole, thin = heads["bottleneck 256, with biases"], heads["bottleneck 16, without biases"]
+    least, most = told["local_memory"]
+    yield (
+        f"Reported for LLaMA-3.2-3B: {flops(told['split_flops'])}FLOPs and {size(told['split_memory'])} a step for a "
+        f"split client, {flops(told['local_flops'])}FLOPs and {size(least)} to {size(most)} locally. Both FLOPs are "
+        f"6 x parameters x {told['tokens']:,} tokens, which counts gradients of frozen weights that LoRA does not "
+        "compute. Communication and wall-clock were not reported."
+    )
+    yield ""
+    yield (
+        "The reported client has 3.68M parameters and a head of about 100K, which do not agree: a head with bottleneck "
+        f"256 and biases has {whole['head']:,} parameters, with the embedding's adapter {whole['with adapter']:,} "
+        f"(3.68M); one with bottleneck 16 and no biases has {thin['head']:,} (~100K), together "
+        f"{thin['with adapter']:,}."
+    )
 
 
 def size(count: float) -> str:
@@ -161,8 +177,6 @@ FOLDER = Path(__file__).resolve().parent
 def main() -> None:
     learned, real = read_sweep(FOLDER / "learning"), read_sweep(FOLDER / "smollm2")
     cost = json.loads((FOLDER / "cost.json").read_text(encoding="utf-8"))
-    reported, heads = cost["reported"], cost["client_parameters"]
-    whole, thin = heads["bottleneck 256, with biases"], heads["bottleneck 16, without biases"]
     seeds = len({row.seed for row in learned.rows})
     lines = [
         "# The split LLaMA over surveys",
@@ -206,14 +220,7 @@ def main() -> None:
         "A split client's time is its own half alone. Memory measured: the kernel's high-water mark above what the",
         "libraries take; computed: a lower bound without allocator holes and temporaries.",
         "",
-        f"Reported for LLaMA-3.2-3B: {flops(reported['split_flops'])}FLOPs and {size(reported['split_memory'])} a step for a",
-        f"split client, {flops(reported['local_flops'])}FLOPs and {size(reported['local_memory'][0])} to",
-        f"{size(reported['local_memory'][1])} locally. Both FLOPs are 6 x parameters x {reported['tokens']:,} tokens, which counts",
-        "gradients of frozen weights that LoRA does not compute. Communication and wall-clock were not reported.",
-        "",
-        "The reported client has 3.68M parameters and a head of about 100K, which do not agree: a head with bottleneck 256",
-        f"and biases has {whole['head']:,} parameters, with the embedding's adapter {whole['with adapter']:,} (3.68M); one with",
-        f"bottleneck 16 and no biases has {thin['head']:,} (~100K), together {thin['with adapter']:,}.",
+        *published(cost),
         "",
     ]
     (FOLDER / "README.md").write_text("\n".join(lines), encoding="utf-8")

@@ -22,7 +22,7 @@ from privbench.options import AuditOptions, RecordingFiles
 from privbench.recording import Oracle, Secrets, Transcript
 from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
-from privbench.threat import Channel, ThreatModel, auditor_of, curious_site
+from privbench.threat import Channel, ThreatModel, auditor_of, curious_server, curious_site
 
 SMALLEST = 16
 """Canaries; an eighth of them calibrates the attacks and is not scored."""
@@ -72,6 +72,7 @@ class Recorded(Target):
         _require_coins(secrets)
         _require_noise(transcript, secrets)
         _require_records(transcript, secrets)
+        _require_inputs(transcript, secrets)
         if oracle is not None:
             _require_matching(transcript, oracle)
         return RecordedConfig(files, transcript, oracle, secrets, _party(options.party, transcript, oracle))
@@ -95,7 +96,8 @@ class Recorded(Target):
 
     def threats(self, config: RecordedConfig) -> tuple[ThreatModel, ...]:
         curious = curious_site(config.party)
-        return (curious,) if config.oracle is None else (curious, auditor_of(curious))
+        server = (curious_server(),) if config.secrets.given else ()
+        return (curious, *server) if config.oracle is None else (curious, auditor_of(curious), *server)
 
     def epsilons(self, config: RecordedConfig) -> tuple[Epsilon, ...]:
         """The claims as recorded, and the site's own epsilon where the mechanism is described."""
@@ -180,6 +182,17 @@ def _require_records(transcript: Transcript, secrets: Secrets) -> None:
             and not 0 <= values.min() <= values.max() < ours
         ):
             raise InputError(f"{transcript.where}: '{name}' names record {int(values.max())}; there are {ours}.")
+
+
+def _require_inputs(transcript: Transcript, secrets: Secrets) -> None:
+    """Token activations are those of the tokens that the scorer holds."""
+    for party in secrets.given:
+        sent, tokens = transcript.arrays.get(f"activations/{party}"), secrets.arrays[f"inputs/{party}"]
+        if sent is not None and sent.ndim == 4 and sent.shape[1:3] != tokens.shape:
+            raise InputError(
+                f"{transcript.where}: 'activations/{party}' has {list(sent.shape[1:3])} records and tokens, "
+                f"'inputs/{party}' in {secrets.where} has {list(tokens.shape)}; they must be the same."
+            )
 
 
 def _require_matching(transcript: Transcript, oracle: Oracle) -> None:

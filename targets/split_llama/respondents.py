@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from privbench.data.surveys import leaks
+from privbench.data.surveys.read import parse_spec, read_survey
 from privbench.data.surveys.schema import Outcome
 from privbench.data.surveys.splits import SurveySplits, split
 from privbench.data.surveys.survey import Survey
+from privbench.data.surveys.synthetic import synthetic
 from privbench.errors import InputError
-from privbench.targets.split_llama.config import DEFAULT_DATA, Tuning
+from privbench.targets.split_llama.config import Tuning, invented
 
 SPARE = 1.5
 """Invented respondents for each one that is used: some are duplicates, or near ones."""
@@ -57,10 +59,8 @@ def load(data: str, tuning: Tuning, rng: np.random.Generator) -> Respondents:
 
 def file_hash(data: str) -> str:
     """SHA-256 of the files that `load` would read; "" for invented respondents."""
-    if _invented(data):
+    if invented(data):
         return ""
-    from privbench.data.surveys.read import parse_spec
-
     spec = parse_spec(data)
     digest = hashlib.sha256()
     for path in (spec.path, spec.schema):
@@ -81,19 +81,11 @@ def fingerprint(splits: SurveySplits) -> str:
 
 
 def _survey(data: str, tuning: Tuning, rng: np.random.Generator) -> Survey:
-    if not _invented(data):
-        from privbench.data.surveys.read import read_survey
-
+    if not invented(data):
         return read_survey(data)
-    from privbench.data.surveys.synthetic import synthetic
-
     name = data.partition(":")[2]
     count = int(SPARE * (tuning.train + tuning.validation + tuning.test))
     return synthetic(rng, count, survey=name) if name else synthetic(rng, count)
-
-
-def _invented(data: str) -> bool:
-    return data.partition(":")[0] == DEFAULT_DATA
 
 
 def _notes(splits: SurveySplits) -> Iterator[str]:
