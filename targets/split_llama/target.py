@@ -138,6 +138,7 @@ def _others(
     from privbench.targets.split_llama.answering import answer
 
     tuning, options = system.tuning, people.outcome.question.answers
+    room = encoder.room(options)
     found: dict[str, Sequence[str]] = {"logistic regression": tabular.logistic_regression(people.splits)}
     if tuning.tabular == "yes":
         report("audited: FT-Transformer", 0.0)
@@ -147,7 +148,7 @@ def _others(
     for shots in dict.fromkeys((0, tuning.shots)):
         name = f"{shots}-shot prompting"
         try:
-            prompts = [encoder.few_shot(train[:shots], item) for item in test]
+            prompts = [encoder.few_shot(train[:shots], item, room) for item in test]
         except InputError as error:
             return found, (f"No {name}: {error}",)
         said = answer(

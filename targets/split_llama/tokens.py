@@ -83,18 +83,21 @@ class Encoder:
 
     def encode_all(self, samples: Iterable[Sample], options: Sequence[str]) -> tuple[Encoded, ...]:
         """Every sample, with room for the longest of the options."""
-        room = max(len(self.answer(option)) for option in options)
+        room = self.room(options)
         return tuple(self.encode(sample, room) for sample in samples)
 
-    def few_shot(self, shots: Sequence[Encoded], asked: Encoded) -> tuple[int, ...]:
-        """A prompt that shows answered samples before the one that is asked, the header once; `InputError` when the
-        context cannot hold it and an answer.
+    def room(self, options: Sequence[str]) -> int:
+        """Tokens of the longest option, its end included."""
+        return max(len(self.answer(option)) for option in options)
+
+    def few_shot(self, shots: Sequence[Encoded], asked: Encoded, room: int) -> tuple[int, ...]:
+        """A prompt that shows answered samples, a blank line after each, before the one that is asked, the header once;
+        `InputError` when the context cannot hold it and an answer of `room` tokens.
         """
         tokens = list(asked.prompt[: asked.head])
         for shot in shots:
             tokens += [*shot.prompt[shot.head :], *shot.label[:-1], *self._piece("\n")]
         tokens += asked.prompt[asked.head :]
-        room = max(len(item.label) for item in (*shots, asked))
         if len(tokens) + room > self._context:
             raise InputError(
                 f"{len(shots)} shots need {len(tokens) + room} tokens, the context has {self._context}: use fewer."
@@ -103,7 +106,9 @@ class Encoder:
 
     def _piece(self, text: str) -> tuple[int, ...]:
         if text not in self._pieces:
-            self._pieces[text] = tuple(self._tokenizer(text, add_special_tokens=False).input_ids)
+            # An answer that spells a special token, such as "</s>", is text like any other.
+            made = self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+            self._pieces[text] = tuple(made.input_ids)
         return self._pieces[text]
 
 
