@@ -23,7 +23,7 @@ BATCH = 16
 @dataclass(frozen=True)
 class Answers:
     """One answer per respondent. chosen: the option of the largest likelihood, all of its tokens counted; generated:
-    what the model says by itself, which need not be an option.
+    what the model says by itself, which need not be an option; empty where it was not asked to.
     """
 
     chosen: tuple[str, ...]
@@ -37,19 +37,23 @@ def answer(
     options: Sequence[str],
     encoder: Encoder,
     report: Callable[[float], None] = lambda share: None,
+    *,
+    speaks: bool = True,
 ) -> Answers:
-    """Answers of every prompt, in batches of similar length."""
+    """Answers of every prompt, in batches of similar length. speaks: generate as well, which takes longer."""
     coded = [encoder.answer(option) for option in options]
     limit = max(map(len, coded)) + 1
-    chosen, generated = [""] * len(prompts), [""] * len(prompts)
+    chosen, generated = [""] * len(prompts), [""] * (len(prompts) if speaks else 0)
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]
         batch = [prompts[i] for i in rows]
         best = score(client, server, collate(batch, [coded] * len(rows))).argmax(dim=1).tolist()
-        said = generate(client, server, batch, limit=limit, stop=encoder.end)
-        for i, place, tokens in zip(rows, best, said, strict=True):
-            chosen[i], generated[i] = options[place], encoder.text(tokens)
+        for i, place in zip(rows, best, strict=True):
+            chosen[i] = options[place]
+        said = generate(client, server, batch, limit=limit, stop=encoder.end) if speaks else ()
+        for i, tokens in zip(rows, said, strict=False):
+            generated[i] = encoder.text(tokens)
         report((start + len(rows)) / len(order))
     return Answers(tuple(chosen), tuple(generated))
 

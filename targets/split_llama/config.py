@@ -30,7 +30,7 @@ SHARES = ("even", "power", "one-large")
 
 _PRETRAINED: Mapping[str, str] = {
     "train": "240", "validation": "40", "test": "100", "steps": "60", "batch": "4", "rate": "1e-3", "train_head": "no",
-    "record": "40", "record_as": "bfloat16",
+    "record": "40", "record_as": "bfloat16", "shots": "2",
 }  # fmt: skip
 """What a model of a hundred million parameters and more starts from, which is slow here and knows its words already."""
 
@@ -46,7 +46,8 @@ class Tuning:
     schedule       round-robin: one client half is handed on from client to client; parallel: each has its own, averaged
                    by respondents every `sync` steps
     k              trunk layers at the client; labels: server, or client (U-shape)
-    rate           of the server; the clients' is client_rate times it; warm-up steps, then linear decay to 0
+    rate           of the server and the LM head; the clients' is client_rate times it; warm-up steps, then linear
+                   decay to 0
     clip           gradient norm at which each half clips its own step
     train_head     whether the LM head is trained, or the base's
     prompting      yes: the untuned model's answers stand beside, without examples and with `shots` of them

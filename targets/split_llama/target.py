@@ -153,7 +153,7 @@ def _others(
             return found, (f"No {name}: {error}",)
         said = answer(
             system.clients[0], system.server, prompts, options, encoder,
-            partial(report, f"audited: {name}"),
+            partial(report, f"audited: {name}"), speaks=False,
         )  # fmt: skip
         found[name] = said.chosen
     return found, ()
