@@ -62,7 +62,7 @@ $(LLAMA)/learning/sweep.json: | $(VENV)/.installed-test
 
 # steps=0: each respondent is seen once.
 $(LLAMA)/smollm2/sweep.json: | $(VENV)/.installed-test smollm2
-	$(BIN)/privbench sweep --target split-llama --model smollm2 --eps inf --seeds 3 --set steps=0 --set train=60,120,240 \
+	$(BIN)/privbench sweep --target split-llama --model smollm2 --eps inf --set steps=0 --set train=60,120,240 \
 	  --data student-depression:$(SURVEYS)/student_depression/student_depression.csv --out $(@D) --exit-zero
 
 $(LLAMA)/cost.json: | $(VENV)/.installed
