@@ -1,4 +1,4 @@
-"""A small LLaMA on disk, made in a second: random weights, and a byte-level tokenizer that knows the invented surveys."""
+"""A small LLaMA on disk, made in a second: random weights, a byte-level tokenizer that knows invented surveys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS: Mapping[str, str] = {
 
 @cache
 def word_tokenizer() -> PreTrainedTokenizerFast:
-    """Byte-level pairs (Sennrich et al. 2016) learned from samples of every invented survey: most words are one token."""
+    """Byte-level pairs (Sennrich et al. 2016) learned from every invented survey: most words are one token."""
     rng = np.random.default_rng(0)
     texts = []
     for name in SURVEYS:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from privbench.data.surveys import leaks
+from privbench.data.surveys.leaks import Leak
 from privbench.data.surveys.read import parse_spec, read_survey
 from privbench.data.surveys.schema import Outcome
 from privbench.data.surveys.splits import SurveySplits, split
@@ -40,7 +41,6 @@ def load(data: str, tuning: Tuning, rng: np.random.Generator) -> Respondents:
     survey = _survey(data, tuning, rng)
     outcome = survey.schema.outcome(tuning.outcome or None)
     found = leaks.find(survey, outcome)
-    notes = [f"{'Dropped' if tuning.leaks == 'drop' else 'Kept'} {leak.column}: {leak.reason}" for leak in found]
     kept = leaks.drop(survey, found) if tuning.leaks == "drop" else survey
     if not kept.inputs(outcome):
         raise InputError(f"outcome {outcome.name}: every question gives it away; choose another or --set leaks=keep.")
@@ -54,7 +54,7 @@ def load(data: str, tuning: Tuning, rng: np.random.Generator) -> Respondents:
         clients=tuning.clients,
         share=tuning.shares,
     )
-    return Respondents(splits, (*notes, *_notes(splits)), fingerprint(splits))
+    return Respondents(splits, (*_leaking(found, tuning), *_notes(splits)), fingerprint(splits))
 
 
 def file_hash(data: str) -> str:
@@ -86,6 +86,15 @@ def _survey(data: str, tuning: Tuning, rng: np.random.Generator) -> Survey:
     name = data.partition(":")[2]
     count = int(SPARE * (tuning.train + tuning.validation + tuning.test))
     return synthetic(rng, count, survey=name) if name else synthetic(rng, count)
+
+
+def _leaking(found: Sequence[Leak], tuning: Tuning) -> Iterator[str]:
+    """Each column once, with the first reason that was found."""
+    reasons: dict[str, str] = {}
+    for leak in found:
+        reasons.setdefault(leak.column, leak.reason)
+    for column, reason in reasons.items():
+        yield f"{'Dropped' if tuning.leaks == 'drop' else 'Kept'} {column}: {reason}."
 
 
 def _notes(splits: SurveySplits) -> Iterator[str]:

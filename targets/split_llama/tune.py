@@ -117,20 +117,27 @@ def _average(halves: Sequence[Client], shards: Sequence[Shard]) -> None:
 
 
 class _Trainer:
-    """One party's optimiser: Adam, linear warm-up and decay, its own gradient clipped to a norm."""
+    """One party's optimiser: Adam, linear warm-up and decay, its own gradient clipped to a norm.
+
+    factor: of the rate, but for the LM head, which learns as fast at either party.
+    """
 
     def __init__(self, half: Client | Server, tuning: Tuning, factor: float) -> None:
         self._tuning = tuning
-        self._rate = tuning.rate * factor
         self._trained = [item for item in half.parameters() if item.requires_grad]
-        self._adam = torch.optim.Adam(self._trained, lr=self._rate, fused=True)
+        head = set() if half.readout is None else set(half.readout.parameters())
+        groups = [
+            {"params": [item for item in self._trained if item not in head], "full": tuning.rate * factor},
+            {"params": [item for item in self._trained if item in head], "full": tuning.rate},
+        ]
+        self._adam = torch.optim.Adam(groups, fused=True)
 
     def step(self, number: int, share: int = 1) -> None:
         """One step on the gradients that are there; share: how many batches they are the sum of."""
         warm = min((number + 1) / (self._tuning.warmup + 1), 1.0)
         left = 1 - number / self._tuning.steps
         for group in self._adam.param_groups:
-            group["lr"] = self._rate * min(warm, left)
+            group["lr"] = group["full"] * min(warm, left)
         if share > 1:
             for item in self._trained:
                 if item.grad is not None:

@@ -49,9 +49,10 @@ def test_pieces_join_to_the_whole_text_and_answers_are_where_they_are_said(name:
         assert [said(encoded, number).strip() for number in range(len(sample.features))] == [
             answer for _, answer, _ in sample.features
         ]
-        assert said(encoded, TEMPLATE) == sample.header + "".join(
-            text.rstrip() + end for text, _, end in sample.features
-        ) + sample.question
+        assert (
+            said(encoded, TEMPLATE)
+            == sample.header + "".join(text.rstrip() + end for text, _, end in sample.features) + sample.question
+        )
         assert spoken(encoded.prompt[: encoded.head]) == sample.header.rstrip("\n")
         assert encoded.lost == 0
 
@@ -97,8 +98,7 @@ def test_the_longest_option_always_fits() -> None:
     assert room == max(len(ENCODER.answer(option)) for option in options) > len(ENCODER.answer("none"))
     context = len(ENCODER.encode(people[0], room).prompt) + room - 1
     assert all(
-        len(item.prompt) + room <= context
-        for item in Encoder(word_tokenizer(), context).encode_all(people, options)
+        len(item.prompt) + room <= context for item in Encoder(word_tokenizer(), context).encode_all(people, options)
     )
 
 
