@@ -42,9 +42,9 @@ RECOMPUTED = (
     "manifest, pages"
 )
 COVERED_BY_HASH = (
-    "the scores themselves, clip norms, rho's mean, the predicted accuracy, the noise check, utility, the flags that "
-    "the run itself raised, its notes, the numbers of questions and of guesses about inputs, data fingerprint, machine "
-    "and times"
+    "the scores themselves, which secrets the run held, clip norms, rho's mean, the predicted accuracy, the noise "
+    "check, utility, the flags that the run itself raised, its notes, the numbers of questions and of guesses about "
+    "inputs, data fingerprint, machine and times"
 )
 """A record cannot show these by itself: a changed digit breaks its hash, a forger who renews the hash is not seen."""
 

@@ -69,14 +69,20 @@ def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]
             yield f"{name}: has shape {list(array.shape)}, it must be {list(shapes[name])}"
         elif array.dtype not in _TYPES.get(kind, _SCORES):
             yield f"{name}: has type {array.dtype}"
-        elif kind not in ("index", "coins") and not np.isfinite(array).all():
-            yield f"{name}: {int((~np.isfinite(array)).sum())} scores are NaN or infinite"
-        elif kind == "coins" and array.max(initial=0) > 1:
-            yield f"{name}: a coin is {int(array.max())}; it may be 0 or 1 only"
-        elif kind == "recovered":
-            yield from _no_shares(name, array)
-        elif kind == "curve" and array.ndim == 1 and not ((array >= 0) & (array <= 1)).all():
-            yield f"{name}: a share lies between 0 and 1"
+        else:
+            yield from _impossible(kind, name, array)
+
+
+def _impossible(kind: str, name: str, array: npt.NDArray[Any]) -> Iterator[str]:
+    """Values that an array of this kind cannot hold."""
+    if kind not in ("index", "coins") and not np.isfinite(array).all():
+        yield f"{name}: {int((~np.isfinite(array)).sum())} scores are NaN or infinite"
+    elif kind == "coins" and array.max(initial=0) > 1:
+        yield f"{name}: a coin is {int(array.max())}; it may be 0 or 1 only"
+    elif kind == "recovered":
+        yield from _no_shares(name, array)
+    elif kind == "curve" and array.ndim == 1 and not ((array >= 0) & (array <= 1)).all():
+        yield f"{name}: a share lies between 0 and 1"
 
 
 def _no_shares(name: str, rows: npt.NDArray[Any]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import surveyed as surveys
 import torch
 
 from privbench.cli.main import run
@@ -51,6 +52,16 @@ def small_record(small_audit: AuditResult, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("record")
     write(small_audit.audit, small_audit.scores, render(small_audit.audit, PAGES), folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def surveyed() -> Mapping[str, AuditResult]:
+    """Audits of token inputs, and of such with label coins beside them."""
+    kinds = {"inputs": {"noise": "1.5"}, "both": {"noise": "1.5", "coins": "1"}}
+    return {
+        kind: run_audit(AuditOptions("surveyed", settings=settings), surveys.registry())
+        for kind, settings in kinds.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@ says where. Honest records of every target, with and without noise, agree."""
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -15,16 +14,12 @@ import numpy as np
 import pytest
 from conftest import SMALL
 from forging import Arrays, Data, Edit, forge, made
-from safetensors.numpy import load_file
 
 from privbench import accounting
 from privbench.errors import RecordError
-from privbench.options import AuditOptions, RecordingFiles
-from privbench.record import Audit, hash_record, hash_scores, write
+from privbench.options import RecordingFiles
 from privbench.registry import Registry
-from privbench.report.pages import PAGES, render
-from privbench.runner import run_audit
-from privbench.verify import assemble_again, verify
+from privbench.verify import verify
 
 DRAW: Mapping[str, str] = {
     "records": "400",
@@ -35,6 +30,7 @@ DRAW: Mapping[str, str] = {
     "moved": "2",
 }
 ORACLE, SPECTRAL = "label/oracle-lr", "label/spectral"
+
 
 @pytest.fixture(scope="module", autouse=True)
 def fast_accounting() -> Iterator[None]:

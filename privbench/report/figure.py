@@ -1,4 +1,4 @@
-"""The figure: accuracy on the coins over releases, against the bounds. One SVG, readable without colour."""
+"""The figure: what was guessed and read over releases, against the bounds. One SVG, readable without colour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from privbench.errors import InputError
 from privbench.record import Audit, Series
-from privbench.report.words import ATTACK_NAMES, most_read
+from privbench.report.words import ATTACK_NAMES, READ, most_read
 
 # Okabe and Ito's palette: distinguishable with every common colour vision.
 _ATTACKS = {
@@ -36,58 +36,76 @@ _LINES = {
 """Bounds over noise: those of `_BOUNDS` as there, the others in colours that no attack has."""
 _SYMBOLS = {"clip": "C", "tasks": "K", "moved": "J", "releases": "T", "rho": "rho"}
 _MOST_LINES = 24
+_Label = tuple[float, str, str]
+"""Where a line ends, its name and its colour."""
 
 
 def leakage_over_releases(audit: Audit) -> str:
-    """An SVG as text, without XML prologue, to stand inside a page. The same record gives the same bytes."""
+    """An SVG as text, without XML prologue, to stand inside a page: coins above, inputs below, where there are both.
+
+    The same record gives the same bytes.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
+    inversions = {item.attack for item in audit.findings if item.metric in READ}
+    reads = {name: line for name, line in audit.series.items() if name in inversions}
+    guesses = {name: line for name, line in audit.series.items() if name not in inversions}
+    halves = [item for item in ((_draw_coins, guesses), (_draw_inputs, reads)) if item[1]]
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": audit.cell, "font.family": "sans-serif"}):
-        figure = Figure(figsize=(8.2, 4.4), layout="constrained")
-        axes = figure.subplots()
-        labels: list[tuple[float, str, str]] = []
-        for name, (style, text) in _BOUNDS.items():
-            if name in audit.series:
-                line = audit.series[name]
-                axes.plot(line.x, line.y, color=_INK, linestyle=style, linewidth=1.4)
-                labels.append((line.y[-1], text, _INK))
-        if "oracle, predicted" in audit.series:
-            line = audit.series["oracle, predicted"]
-            axes.plot(line.x, line.y, color="#0072B2", linewidth=1, linestyle=(0, (1, 1)))
-        for name, line in _attack_series(audit.series).items():
-            colour, marker = _ATTACKS.get(name, ("#009E73", "^"))
-            if line.low is not None and line.high is not None:
-                axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
-            axes.plot(line.x, line.y, color=colour, marker=marker, markersize=3.5, linewidth=1.4)
-            labels.append((line.y[-1], ATTACK_NAMES.get(name, name).removeprefix("the "), colour))
-        level, called = _no_leak(audit)
-        axes.axhline(level, color=_GREY, linewidth=0.8)
-        labels.append((level, called, _GREY))
-        _label_ends(axes, labels)
-        last = max((line.x[-1] for line in audit.series.values()), default=1.0)
-        axes.set_xlim(1 if last > 1 else 0.5, last + 0.02 * last)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        coins = audit.secret is not None
-        axes.set_xlabel(
-            "releases of each record that the site has seen" if coins else "release, one pass of the training"
-        )
-        axes.set_ylabel("label coins guessed right" if coins else "answer tokens read")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(colors=_INK)
+        figure = Figure(figsize=(8.2, 4.4 * len(halves)), layout="constrained")
+        panels = figure.subplots(len(halves), squeeze=False)[:, 0]
+        for axes, (draw, series) in zip(panels, halves, strict=True):
+            draw(axes, series, audit)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     return svg[svg.index("<svg") :]
 
 
-def _no_leak(audit: Audit) -> tuple[float, str]:
-    """What takes no leak at all: chance for coins, the most frequent answers for inputs."""
+def _draw_coins(axes: Any, series: Mapping[str, Series], audit: Audit) -> None:
+    """Every attack on coins against the bounds over releases, and what the oracle's moves predict."""
+    labels: list[_Label] = []
+    for name, (style, text) in _BOUNDS.items():
+        if name in series:
+            line = series[name]
+            axes.plot(line.x, line.y, color=_INK, linestyle=style, linewidth=1.4)
+            labels.append((line.y[-1], text, _INK))
+    if "oracle, predicted" in series:
+        line = series["oracle, predicted"]
+        axes.plot(line.x, line.y, color="#0072B2", linewidth=1, linestyle=(0, (1, 1)))
+    _draw_attacks(axes, series, labels, (0.5, "chance"))
+    axes.set_xlabel("releases of each record that the site has seen")
+    axes.set_ylabel("label coins guessed right")
+
+
+def _draw_inputs(axes: Any, series: Mapping[str, Series], audit: Audit) -> None:
+    """Every inversion against the most frequent answers, which take no leak at all."""
     read = most_read(audit)
-    if audit.secret is not None or read is None or read.baseline is None:
-        return 0.5, "chance"
-    return read.baseline, "most frequent"
+    _draw_attacks(axes, series, [], ((read and read.baseline) or 0.0, "most frequent"))
+    axes.set_xlabel("release, one pass of the training")
+    axes.set_ylabel("answer tokens read")
+
+
+def _draw_attacks(axes: Any, series: Mapping[str, Series], labels: list[_Label], no_leak: tuple[float, str]) -> None:
+    """The attacks' curves with their intervals, and the level that takes no leak; every line is named at its end."""
+    from matplotlib.ticker import MaxNLocator
+
+    for name, line in _attack_series(series).items():
+        colour, marker = _ATTACKS.get(name, ("#009E73", "^"))
+        if line.low is not None and line.high is not None:
+            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(line.x, line.y, color=colour, marker=marker, markersize=3.5, linewidth=1.4)
+        labels.append((line.y[-1], ATTACK_NAMES.get(name, name).removeprefix("the "), colour))
+    level, called = no_leak
+    axes.axhline(level, color=_GREY, linewidth=0.8)
+    labels.append((level, called, _GREY))
+    _label_ends(axes, labels)
+    last = max((line.x[-1] for line in series.values()), default=1.0)
+    axes.set_xlim(1 if last > 1 else 0.5, last + 0.02 * last)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=_INK)
 
 
 def check_plot(path: Path, multipliers: Sequence[float]) -> None:
@@ -188,7 +206,7 @@ def _attack_series(series: Mapping[str, Series]) -> dict[str, Series]:
     return {name: line for name, line in series.items() if not name.startswith("bound ") and line.low is not None}
 
 
-def _label_ends(axes: object, labels: list[tuple[float, str, str]]) -> None:
+def _label_ends(axes: object, labels: list[_Label]) -> None:
     """Names at the right end of their lines, moved apart as little as none overlaps another; a thin line leads to each
     name that was moved.
     """
@@ -199,8 +217,10 @@ def _label_ends(axes: object, labels: list[tuple[float, str, str]]) -> None:
         raise TypeError("labels need the axes of a matplotlib figure.")
     ordered = sorted(labels)
     low, high = axes.get_ylim()
-    # A name needs a fifth of an inch; the axes take four fifths of the figure's height.
-    gap = (high - low) * min(0.2 / (0.8 * axes.figure.get_figheight()), 1 / len(ordered))
+    # A name needs a fifth of an inch; the axes take four fifths of their share of the figure's height.
+    grid = axes.get_gridspec()
+    height = axes.figure.get_figheight() / (1 if grid is None else grid.nrows)
+    gap = (high - low) * min(0.2 / (0.8 * height), 1 / len(ordered))
     places = _spread([value for value, _, _ in ordered], gap, low, high)
     axes.set_ylim(low, high)
     for place, (value, text, colour) in zip(places, ordered, strict=True):

@@ -32,16 +32,18 @@ def markdown(audit: Audit) -> str:
         ]
         lines += ["", utility.note(audit)]
     lines += ["", "## Every epsilon by name", ""]
-    lines += [] if audit.epsilons else [notes.NO_EPSILON]
-    lines += [
-        "| name | eps | delta | neighbours | sampling | accountant | speaks for | assumes |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {item['name']} | {words.epsilon_value(item)} | {item['delta']:g} | {item['neighbours']} "
-        f"| {item['sampling']} | {item['accountant']} | {item['speaks_for']} | {item['assumes']} |"
-        for item in audit.epsilons
-    ]
+    if audit.epsilons:
+        lines += [
+            "| name | eps | delta | neighbours | sampling | accountant | speaks for | assumes |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| {item['name']} | {words.epsilon_value(item)} | {item['delta']:g} | {item['neighbours']} "
+            f"| {item['sampling']} | {item['accountant']} | {item['speaks_for']} | {item['assumes']} |"
+            for item in audit.epsilons
+        ]
+    else:
+        lines.append(notes.no_epsilon(audit))
     lines += ["", "## Findings that count", ""]
     lines += [f"- {words.MARKS[item.verdict]} {words.sentence(item, audit)}" for item in words.confirmatory(audit)] or [
         "None: no bound speaks about what was measured."

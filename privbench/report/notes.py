@@ -8,11 +8,19 @@ from typing import Any
 from privbench.record import Audit, Finding
 from privbench.report.words import attack_name, confirmatory, most_read, number, of_patients, over, records_called
 
-NO_EPSILON = "None: this run adds no noise, and nothing is promised."
-
 SHARE_NOTE = (
     "Intervals of what was read are two-sided 95% over respondents, by Hoeffding's inequality: wide for rare answers, "
     "whatever the distribution. The template (survey, questions, scales) is public and is not counted."
+)
+
+_COIN_CURVES = (
+    "Share of label coins guessed right by the number of releases seen, with 95% intervals; dotted blue: what the "
+    "oracle's own moves predict. x = 1 is the first release alone, where a finding from one release counts all of "
+    "them one by one (n above). A training run is many releases: a bound for one release says little about a run."
+)
+_TOKEN_CURVES = (
+    "Share of the respondents' answer tokens that are read from each release by itself, with 95% intervals; a "
+    "release is one pass of the training over these respondents, the first one at its start."
 )
 
 INTERVAL_NOTE = (
@@ -25,6 +33,13 @@ INTERVAL_NOTE = (
 def interval_notes(audit: Audit) -> tuple[str, ...]:
     """How to read the intervals of this record."""
     return (*((INTERVAL_NOTE,) if audit.secret else ()), *((SHARE_NOTE,) if audit.inputs else ()))
+
+
+def no_epsilon(audit: Audit) -> str:
+    """What the absence of every epsilon means."""
+    if any(item["sigma"] for item in audit.mechanisms):
+        return "None: this run adds noise, and nobody says what it promises."
+    return "None: this run adds no noise, and nothing is promised."
 
 
 def locality_note(audit: Audit) -> str | None:
@@ -136,17 +151,9 @@ def one_release_note(audit: Audit) -> str | None:
 
 
 def figure_caption(audit: Audit) -> str:
-    """What the curves over releases show."""
-    if audit.secret is None:
-        return (
-            "Share of the respondents' answer tokens that are read from each release by itself, with 95% intervals; a "
-            "release is one pass of the training over these respondents, the first one at its start."
-        )
-    return (
-        "Share of label coins guessed right by the number of releases seen, with 95% intervals; dotted blue: what the "
-        "oracle's own moves predict. x = 1 is the first release alone, where a finding from one release counts all of "
-        "them one by one (n above). A training run is many releases: a bound for one release says little about a run."
-    )
+    """What the curves over releases show: coins above, inputs below."""
+    halves = ((_COIN_CURVES, audit.secret), (_TOKEN_CURVES, audit.inputs))
+    return " Below: ".join(text for text, there in halves if there is not None)
 
 
 def controls_note(finding: Finding) -> str:

@@ -41,7 +41,7 @@ def show(audit: Audit, console: Console) -> None:
     if audit.epsilons:
         console.print(_epsilons(audit))
     else:
-        _note(console, notes.NO_EPSILON)
+        _note(console, notes.no_epsilon(audit))
     _note(console, notes.claim_note(audit))
     _heading(console, "Findings that count")
     for finding in words.confirmatory(audit):

@@ -87,8 +87,9 @@ def releases(finding: Finding, total: int) -> str:
 
 
 def over(audit: Audit) -> int:
-    """T, the number of releases of a record in this run."""
-    return max((finding.releases for finding in audit.findings), default=1)
+    """T, the number of releases of a record in this run; of those with coins where there are any."""
+    coins = [finding.releases for finding in audit.findings if finding.secret.startswith("canary/")]
+    return max(coins or [finding.releases for finding in audit.findings], default=1)
 
 
 def total_releases(finding: Finding, audit: Audit) -> int:
@@ -199,7 +200,7 @@ def setting(audit: Audit) -> str:
         f"target {audit.findings[0].target}" if audit.findings else "target",
         f"data {resolved['data']}",
         *_sizes(audit),
-        f"{over(audit)} releases of each" if over(audit) > 1 else "one release of each",
+        "" if audit.secret and audit.inputs else f"{_counted(over(audit))} of each",
         f"model {resolved['model']}" if "model" in resolved else "",
         f"eps {resolved['eps']}{whom}" if resolved["eps"] is not None else "",
         f"noise multiplier {noise:.4g}" if noise is not None else "",
@@ -209,10 +210,17 @@ def setting(audit: Audit) -> str:
 
 
 def _sizes(audit: Audit) -> Iterator[str]:
-    if audit.secret is not None:
-        yield f"{audit.secret['records']:,} {records_called(audit)}"
-    if audit.inputs is not None:
-        yield f"{audit.inputs['records']:,} respondents of {audit.inputs['name'].removeprefix('input/')}"
+    secret, inputs = audit.secret, audit.inputs
+    apart = secret is not None and inputs is not None
+    if secret is not None:
+        yield f"{secret['records']:,} {records_called(audit)}{f' in {_counted(over(audit))}' if apart else ''}"
+    if inputs is not None:
+        who = f"{inputs['records']:,} respondents of {inputs['name'].removeprefix('input/')}"
+        yield f"{who} in {_counted(inputs['releases'])}" if apart else who
+
+
+def _counted(releases: int) -> str:
+    return f"{releases} releases" if releases > 1 else "one release"
 
 
 def of_patients(audit: Audit) -> bool:

@@ -12,7 +12,7 @@ from rich.console import Console
 from privbench.options import AuditOptions
 from privbench.record import Audit
 from privbench.registry import Registry
-from privbench.report import utility, words
+from privbench.report import notes, utility, words
 from privbench.report.figure import leakage_over_releases
 from privbench.report.html import html
 from privbench.report.markdown import markdown

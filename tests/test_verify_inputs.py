@@ -1,0 +1,264 @@
+"""Records of reconstructed inputs: an honest one agrees, and every way of changing one is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import surveyed as surveys
+from forging import Arrays, Data, Edit, forge, made
+
+from privbench.errors import RecordError
+from privbench.record import write
+from privbench.registry import BUILT_IN, Registry
+from privbench.report.pages import PAGES, render
+from privbench.runner import AuditResult
+from privbench.verify import verify
+
+ATTACK, SECRET = "inversion/nearest-token", "input/client-1"
+ONE, ALL = (f"recovered/{ATTACK}/{SECRET}/{over}/token-accuracy" for over in (1, 2))
+ANSWERS = ONE.replace("token-accuracy", "answer-accuracy")
+CURVE, INDEX = f"curve/{ATTACK}/{SECRET}", f"index/{SECRET}"
+FIRST = f"{ATTACK}/{SECRET}/1/token-accuracy/none"
+WEIGHTS, GAINS, SHUFFLED, MODES = range(4)
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return surveys.registry()
+
+
+@pytest.fixture(scope="module")
+def records(surveyed: Mapping[str, AuditResult], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("surveyed")
+    for kind, result in surveyed.items():
+        write(result.audit, result.scores, render(result.audit, PAGES), folder / kind)
+    return {kind: folder / kind for kind in surveyed}
+
+
+@pytest.mark.parametrize("kind", ["inputs", "both"])
+def test_an_honest_record_agrees(records: dict[str, Path], registry: Registry, kind: str) -> None:
+    assert verify(records[kind], registry) == ()
+
+
+@pytest.mark.parametrize("kind", ["inputs", "both"])
+def test_a_forger_who_edits_nothing_agrees(
+    records: dict[str, Path], registry: Registry, kind: str, tmp_path: Path
+) -> None:
+    assert verify(forge(records[kind], tmp_path / "f", lambda data, scores: None, registry), registry) == ()
+
+
+@pytest.mark.parametrize("settings", [{"passes": "1"}, {"noise": "3", "described": "1"}, {"passes": "1", "coins": "1"}])
+def test_other_honest_records_agree(registry: Registry, tmp_path: Path, settings: dict[str, str]) -> None:
+    assert verify(made(tmp_path / "r", registry, "surveyed", settings=settings), registry) == ()
+
+
+def on(name: str, change: Callable[[np.ndarray], Any]) -> Edit:
+    """Change an array in place, or replace it by what is returned."""
+
+    def edit(data: Data, scores: Arrays) -> None:
+        array = scores[name].copy()
+        result = change(array)
+        scores[name] = array if result is None else result
+
+    return edit
+
+
+def put(row: int, value: float, column: Any = 0) -> Callable[[np.ndarray], None]:
+    def change(array: np.ndarray) -> None:
+        array[row, column] = value
+
+    return change
+
+
+def less(array: np.ndarray) -> None:
+    array[GAINS] /= 2
+
+
+def light(array: np.ndarray) -> None:
+    array[:] /= 2
+
+
+def uneven(array: np.ndarray) -> None:
+    array[:, 0] /= 2
+    array[:, 1] *= 1.5
+
+
+def easier(array: np.ndarray) -> None:
+    array[MODES] = array[WEIGHTS]
+
+
+def heavier(array: np.ndarray) -> None:
+    array[:] = np.roll(array, 1, axis=1)
+
+
+def finding(**changes: Any) -> Edit:
+    def edit(data: Data, scores: Arrays) -> None:
+        next(item for item in data["findings"] if item["id"] == FIRST).update(changes)
+
+    return edit
+
+
+def control(data: Data, scores: Arrays) -> None:
+    next(item for item in data["findings"] if item["id"] == FIRST)["controls"]["negative"]["value"] = 0.0
+
+
+def unplanned(data: Data, scores: Arrays) -> None:
+    data["planned"].remove(FIRST)
+
+
+def planned(data: Data, scores: Arrays) -> None:
+    data["planned"].append(f"{ATTACK}/{SECRET}/7/token-accuracy/none")
+
+
+def removed(data: Data, scores: Arrays) -> None:
+    data["findings"] = [item for item in data["findings"] if item["id"] != FIRST]
+    unplanned(data, scores)
+
+
+def removed_with_scores(data: Data, scores: Arrays) -> None:
+    removed(data, scores)
+    del scores[ONE]
+
+
+def no_inputs(data: Data, scores: Arrays) -> None:
+    data["inputs"] = None
+
+
+def no_inputs_at_all(data: Data, scores: Arrays) -> None:
+    no_inputs(data, scores)
+    del data["series"][ATTACK]
+    for name in [name for name in scores if SECRET in name]:
+        del scores[name]
+
+
+def refused(secret: str, reason: str, key: str = FIRST) -> Edit:
+    """The inversion was not run, it is said: one finding without numbers, nothing beside it."""
+
+    def edit(data: Data, scores: Arrays) -> None:
+        own = [item for item in data["findings"] if item["attack"] == ATTACK]
+        blank = dict.fromkeys(("value", "low", "high", "level", "n", "canaries", "baseline"))
+        blank |= {"verdict": "NOT_APPLICABLE", "reason": reason, "secret": secret, "id": key, "releases": 1}
+        said = {**own[0], **blank, "controls": {"positive": None, "negative": None}}
+        data["findings"] = [item for item in data["findings"] if item["attack"] != ATTACK] + [said]
+        data["planned"] = [item["id"] for item in data["findings"]]
+        del data["series"][ATTACK]
+        for name in [name for name in scores if ATTACK in name]:
+            del scores[name]
+
+    return edit
+
+
+want = refused("none", "no party's token inputs were recorded in this run", f"{ATTACK}/none/1/token-accuracy/none")
+
+
+def inputs_are(**changes: Any) -> Edit:
+    return lambda data, scores: data["inputs"].update(changes)
+
+
+def curve_in_series(data: Data, scores: Arrays) -> None:
+    data["series"][ATTACK]["y"][0] = 0.0
+
+
+TAMPERED: Mapping[str, tuple[Edit, str]] = {
+    "gain": (on(ONE, less), f"{FIRST}: value"),
+    "gain beyond its weight": (on(ONE, put(GAINS, 0.5)), "a record gains more than its weight"),
+    "gain below nothing": (on(ONE, put(GAINS, -0.001)), "a record gains more than its weight"),
+    "gain that is no number": (on(ONE, put(GAINS, np.nan)), "1 scores are NaN or infinite"),
+    "control beyond its weight": (on(ALL, put(SHUFFLED, 0.5)), "a record gains more than its weight"),
+    "weights": (on(ANSWERS, light), "the weights do not sum to 1"),
+    "uneven weights": (on(ONE, uneven), "every record counts the same in token-accuracy"),
+    "shape of gains": (on(ONE, lambda array: array[:3]), "it must be [4, 150]"),
+    "type of gains": (on(ONE, lambda array: array.astype(np.float16)), "has type float16"),
+    "curve": (on(CURVE, lambda array: array / 2), f"series {ATTACK}/y"),
+    "curve beyond 1": (on(CURVE, lambda array: array + 1), "a share lies between 0 and 1"),
+    "length of the curve": (on(CURVE, lambda array: array[:1]), f"{CURVE}: has shape [1], it must be [2]"),
+    "no index": (lambda data, scores: scores.pop(INDEX), f"{INDEX}: missing"),
+    "index": (on(INDEX, np.zeros_like), f"{INDEX}: not every record once"),
+    "lost gains": (lambda data, scores: scores.pop(ONE), f"{ONE}: missing; {ATTACK} was scored"),
+    "lost curve": (lambda data, scores: scores.pop(CURVE), f"{CURVE}: missing; {ATTACK} was scored"),
+    "value": (finding(value=0.123), f"{FIRST}: value"),
+    "interval": (finding(low=0.0), f"{FIRST}: low"),
+    "upper limit": (finding(high=1.0), f"{FIRST}: high"),
+    "baseline": (finding(baseline=0.9), f"{FIRST}: baseline"),
+    "records": (finding(canaries=7), f"{FIRST}: canaries"),
+    "reason": (finding(reason="all is well"), f"{FIRST}: reason"),
+    "verdict": (finding(verdict="REPORTED"), f"{FIRST}: verdict"),
+    "control": (control, f"{FIRST}: controls/negative/value"),
+    "unplanned": (unplanned, "planned"),
+    "planned": (planned, "planned"),
+    "removed": (removed, f"{FIRST}: planned, but missing"),
+    "removed with its scores": (removed_with_scores, f"{ONE}: missing"),
+    "no inputs": (no_inputs, "no attack of this record wrote it"),
+    "no inputs at all": (no_inputs_at_all, "recorded, but not planned"),
+    "for want of inputs": (want, "NOT_APPLICABLE for want of a secret that the record holds"),
+    "releases": (inputs_are(releases=3), f"series {ATTACK}: has 2 points for 3 releases"),
+    "fewer records": (inputs_are(records=149), "it must be [149]"),
+    "another client": (inputs_are(name="input/client-2"), "index/input/client-2: missing"),
+    "series": (curve_in_series, f"series {ATTACK}/y"),
+}
+
+
+@pytest.mark.parametrize("kind", ["inputs", "both"])
+@pytest.mark.parametrize("name", TAMPERED)
+def test_what_was_changed_is_named(
+    records: dict[str, Path], registry: Registry, tmp_path: Path, kind: str, name: str
+) -> None:
+    """The hashes are renewed, so that nothing but the content speaks."""
+    edit, said = TAMPERED[name]
+    found = verify(forge(records[kind], tmp_path / "f", edit, None), registry)
+    assert any(said in line for line in found), found
+
+
+FORGED: Mapping[str, tuple[Edit, str]] = {
+    "baseline": (on(ALL, easier), f"the weights and the most frequent answers are not those of {ONE}"),
+    "whose weight": (on(ANSWERS, heavier), "the weights and the most frequent answers are not those of"),
+    "index": (on(INDEX, lambda array: array + 1), f"{INDEX}: not every record once"),
+    "for want of inputs": (want, f"{ATTACK}: planned by the manifest, but nothing is recorded of it"),
+}
+
+
+@pytest.mark.parametrize("kind", ["inputs", "both"])
+@pytest.mark.parametrize("name", FORGED)
+def test_what_was_assembled_again_contradicts_itself(
+    records: dict[str, Path], registry: Registry, tmp_path: Path, kind: str, name: str
+) -> None:
+    """Findings, plan and curves follow from the edit, and every hash is renewed."""
+    edit, said = FORGED[name]
+    found = verify(forge(records[kind], tmp_path / "f", edit, registry), registry)
+    assert any(said in line for line in found), found
+
+
+def test_of_one_release_the_curve_is_the_finding(registry: Registry, tmp_path: Path) -> None:
+    record = made(tmp_path / "r", registry, "surveyed", settings={"passes": "1", "noise": "1.5"})
+    found = verify(forge(record, tmp_path / "f", on(CURVE, lambda array: array / 2), registry), registry)
+    assert found == (f"{CURVE}: not what {ONE} adds up to, and there is one release",)
+
+
+def test_an_attack_that_had_all_it_needs_was_not_refused(
+    records: dict[str, Path], registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a built-in target: of a stranger's nobody knows what its transcript held."""
+    edit = refused(SECRET, "the transcript holds no public embedding table (public/embedding)")
+    folder = forge(records["inputs"], tmp_path / "f", edit, registry)
+    assert verify(folder, registry) == ()
+    monkeypatch.setitem(BUILT_IN["targets"], "surveyed", "surveyed:Surveyed")  # type: ignore[arg-type]
+    assert f"{ATTACK}: NOT_APPLICABLE, though curious server has all that it needs" in verify(folder, registry)
+
+
+def test_changed_gains_are_found_by_their_hash(records: dict[str, Path], registry: Registry, tmp_path: Path) -> None:
+    folder = forge(records["inputs"], tmp_path / "f", lambda data, scores: None, None)
+    other = forge(records["inputs"], tmp_path / "o", on(ONE, less), None)
+    (other / "scores.safetensors").replace(folder / "scores.safetensors")
+    assert any(line.startswith("scores_sha256") for line in verify(folder, registry))
+
+
+def test_a_finding_under_a_threat_model_that_is_not_there_is_refused(
+    records: dict[str, Path], registry: Registry, tmp_path: Path
+) -> None:
+    folder = forge(records["inputs"], tmp_path / "f", finding(threat_model="curious cat"), None)
+    with pytest.raises(RecordError, match="names a threat model that the record does not describe"):
+        verify(folder, registry)
