@@ -11,7 +11,7 @@ from privbench.attack import Hints, view_of
 from privbench.errors import InputError
 from privbench.mechanism import Claim, Mechanism
 from privbench.recording import Secrets, Transcript
-from privbench.threat import Behaviour, Channel, Knowledge
+from privbench.threat import Behaviour, Channel, Knowledge, curious_server
 
 EMPTY = Hints(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -93,3 +93,89 @@ def test_threat_models_are_partially_ordered() -> None:
     assert not malicious <= AUDITOR
     assert not other <= AUDITOR
     assert not replace(AUDITOR, channels=AUDITOR.channels | {Channel.OUTPUTS}) <= AUDITOR
+
+
+# Tokens, answers and what is public
+
+TOKENS = np.array([[5, 6, 7, -1], [5, 8, 9, 9]])
+ANSWERS = np.array([[-1, 0, 1, -1], [-1, 0, 1, 1]])
+
+
+def secrets(**changes: np.ndarray | None) -> Secrets:
+    """Two respondents of client c; None leaves an array out."""
+    arrays = {"inputs": TOKENS, "answers": ANSWERS, **changes}
+    names = {"inputs": "inputs/c", "answers": "inputs/c/answers"}
+    return Secrets({names[key]: array for key, array in arrays.items() if array is not None})
+
+
+def test_tokens_and_answers_come_back_from_a_file(tmp_path: Path) -> None:
+    secrets().save(tmp_path / "s.safetensors")
+    read = Secrets.load(tmp_path / "s.safetensors")
+    assert read.given == ("c",)
+    assert read.coined == ()
+    assert np.array_equal(read.array("inputs/c"), TOKENS)
+    assert np.array_equal(read.array("inputs/c/answers"), ANSWERS)
+
+
+def test_inputs_without_answers_are_no_token_inputs() -> None:
+    assert secrets(answers=None).given == ()
+    assert Secrets({"inputs/c": np.ones((2, 3), np.float32)}).given == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"answers": ANSWERS[:, :3]}, r"'inputs/c/answers' needs 'inputs/c' of the same shape \[2, 3\]"),
+        ({"inputs": TOKENS[:1]}, "'inputs/c/answers' has N = 2 where 'inputs/c' has 1"),
+        ({"inputs": None}, r"'inputs/c/answers' needs 'inputs/c' of the same shape \[2, 4\]"),
+        ({"inputs": TOKENS - 1}, "'inputs/c' holds -2; labels and tokens are 0 and above, -1 for none"),
+        ({"answers": ANSWERS - 1}, "'inputs/c/answers' holds -2; labels and tokens are 0 and above, -1 for none"),
+        ({"answers": np.full((2, 4), -1)}, "'inputs/c/answers' marks no answer of record 0; leave it out"),
+        (
+            {"answers": np.stack([ANSWERS[0], np.full(4, -1)])},
+            "'inputs/c/answers' marks no answer of record 1; leave it out",
+        ),
+        ({"inputs": TOKENS.astype(np.uint8)}, "'inputs/c' has type uint8; allowed: float32, float16, bfloat16, int64"),
+        ({"answers": ANSWERS.astype(np.float32)}, "'inputs/c/answers' has type float32; allowed: int64"),
+        ({"answers": ANSWERS[:, :, None]}, r"'inputs/c/answers' has shape \[2, 4, 1\]; it must be \[N, L\]"),
+        ({"answers": ANSWERS[:, :0], "inputs": TOKENS[:, :0]}, r"'inputs/c' has shape \[2, 0\]: nothing is in it"),
+    ],
+)
+def test_tokens_and_answers_that_do_not_fit_are_refused(changes: dict[str, np.ndarray], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        secrets(**changes)
+
+
+def test_two_clients_hold_the_same_number_of_records() -> None:
+    with pytest.raises(InputError, match="'inputs/d' has N = 1 where 'inputs/c' has 2"):
+        Secrets({"inputs/c": TOKENS, "inputs/d": TOKENS[:1]})
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "said"),
+    [
+        ("public/embedding", np.ones((3, 2), np.int64), "'public/embedding' has type int64; allowed: float32"),
+        ("public/embedding", np.full((3, 2), np.inf, np.float32), "'public/embedding' holds values that are not fin"),
+        ("public/embedding", np.ones((0, 2), np.float32), "nothing is in it"),
+        ("public", np.ones((3, 2), np.float32), "array 'public' is not part of a transcript"),
+        ("public/a/b", np.ones((3, 2), np.float32), "array 'public/a/b' is not part of a transcript"),
+        ("activations/c/mask", np.full((2, 4), 2, np.uint8), "'activations/c/mask' holds 2; it may hold 0 and 1 only"),
+    ],
+)
+def test_public_arrays_and_masks_that_do_not_fit_are_refused(name: str, array: np.ndarray, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Transcript({name: array})
+
+
+def test_public_arrays_have_their_own_sizes_and_are_seen_by_who_knows_the_base() -> None:
+    transcript = Transcript(
+        {
+            "activations/c": np.zeros((1, 4, 3, 2), np.float32),
+            "public/embedding": np.zeros((9, 2), np.float32),
+            "public/position": np.zeros(7, np.float16),
+        }
+    )
+    server = curious_server()
+    for threat, seen in ((server, 3), (replace(server, knowledge=frozenset()), 1), (AUDITOR, 2)):
+        view = view_of(threat, transcript, secret="c", moved=(), candidates=np.arange(4), hints=EMPTY)
+        assert len(view.arrays) == seen
