@@ -59,13 +59,16 @@ class SplitLlama(Target):
 
     def disk_bytes(self, config: SplitLlamaConfig) -> int:
         """Of typical samples: how long they are is known only once they are read."""
+        from privbench.data.surveys.splits import parts
         from privbench.targets.split_llama import models, tape
+        from privbench.targets.split_llama.system import WATCHED
+        from privbench.targets.split_llama.tune import passes_of
 
-        shape = models.shape_of(config.model)
-        tuning = config.tuning
-        respondents = min(tuning.record or tuning.train, tuning.train // tuning.clients + 1)
-        passes = max(tuning.steps * tuning.batch // tuning.train, 1)
-        return tape.disk_bytes(respondents, _TYPICAL_LENGTH, passes, (shape.vocabulary, shape.width), tuning.record_as)
+        shape, tuning = models.shape_of(config.model), config.tuning
+        held = max(round(tuning.train * parts(tuning.shares, tuning.clients)[WATCHED]), 1)
+        passes = max(passes_of(tuning, WATCHED, held), 1)
+        recorded = min(tuning.record or held, held)
+        return tape.disk_bytes(recorded, _TYPICAL_LENGTH, passes, (shape.vocabulary, shape.width), tuning.record_as)
 
     def threats(self, config: SplitLlamaConfig) -> tuple[ThreatModel, ...]:
         return (curious_server(),)

@@ -47,11 +47,17 @@ def turns(tuning: Tuning, client: int) -> tuple[int, int]:
     return len(range(client, tuning.steps, tuning.clients)), tuning.batch
 
 
-def whole_passes(tuning: Tuning, client: int, respondents: int) -> int:
-    """How often a client sends all of its respondents; `InputError` when not once."""
+def passes_of(tuning: Tuning, client: int, respondents: int) -> int:
+    """How often a client sends all of its respondents."""
     count, size = turns(tuning, client)
-    passes = count // -(-respondents // size)
+    return count // -(-respondents // size)
+
+
+def whole_passes(tuning: Tuning, client: int, respondents: int) -> int:
+    """`passes_of`; `InputError` when not once."""
+    passes = passes_of(tuning, client, respondents)
     if not passes:
+        count, size = turns(tuning, client)
         raise InputError(
             f"client {client + 1} sends {count} batches of {size}, fewer than one pass over its {respondents} "
             "respondents: nothing whole could be recorded. Use more steps, a larger batch or fewer respondents."

@@ -64,7 +64,7 @@ def split(
     Raises `InputError` for a missing outcome column, an outcome with one value, an empty side or client, a class of
     validation or test that training lacks, and sizes or shares out of range.
     """
-    shares = _shares(share, clients)
+    shares = parts(share, clients)
     wanted = _targets(train, validation, test, shares)
     people = _thin(_known(survey, outcome), int(wanted.sum()), rng)
     distinct = remove_identical(people, outcome)
@@ -127,7 +127,8 @@ def _known(survey: Survey, outcome: Outcome) -> Survey:
     return known
 
 
-def _shares(share: Share, clients: int) -> Sequence[float]:
+def parts(share: Share, clients: int) -> Sequence[float]:
+    """What each client gets of 1; `InputError` for shares that are not positive, or do not sum to 1."""
     if clients < 1:
         raise InputError(f"clients = {clients} must be at least 1.")
     if isinstance(share, tuple):
@@ -137,8 +138,8 @@ def _shares(share: Share, clients: int) -> Sequence[float]:
     if share == "even" or clients == 1:
         return [1 / clients] * clients
     if share == "power":
-        parts = [1 / (rank + 1) for rank in range(clients)]
-        return [part / sum(parts) for part in parts]
+        falling = [1 / (rank + 1) for rank in range(clients)]
+        return [part / sum(falling) for part in falling]
     if share == "one-large":
         return [LARGE, *[(1 - LARGE) / (clients - 1)] * (clients - 1)]
     raise InputError(f"share '{share}': use even, power, one-large or a tuple of shares.")
