@@ -14,7 +14,7 @@ import torch
 
 from privbench.cli.main import run
 from privbench.options import AuditOptions
-from privbench.record import write
+from privbench.record import Audit, Finding, write
 from privbench.registry import Registry, default_registry
 from privbench.report.pages import PAGES, render
 from privbench.runner import AuditResult, run_audit
@@ -52,6 +52,11 @@ def small_record(small_audit: AuditResult, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("record")
     write(small_audit.audit, small_audit.scores, render(small_audit.audit, PAGES), folder)
     return folder
+
+
+def measured(audit: Audit) -> tuple[Finding, ...]:
+    """What has a value: where a run holds no token inputs, an inversion only says so."""
+    return tuple(finding for finding in audit.findings if finding.value is not None)
 
 
 @pytest.fixture(scope="session")

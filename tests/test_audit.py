@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SMALL
+from conftest import SMALL, measured
 
 from privbench.errors import InputError
 from privbench.gate import gate
 from privbench.options import AuditOptions
-from privbench.record import Audit, Finding
+from privbench.record import Audit
 from privbench.registry import Registry
 from privbench.runner import AuditResult, run_audit
 from privbench.scoring import count_right
@@ -29,11 +29,6 @@ def audit(registry: Registry, settings: dict[str, str] | None = None, **options:
     if "noise_multiplier" in options:
         del options["eps"]
     return run_audit(AuditOptions("prism", settings=settings or SMALL, **options), registry, parallel=1).audit
-
-
-def measured(audit: Audit) -> tuple[Finding, ...]:
-    """What has a value: PRISM records no token inputs, and the inversion only says so."""
-    return tuple(finding for finding in audit.findings if finding.value is not None)
 
 
 def test_every_planned_cell_has_exactly_one_finding(small_audit: AuditResult) -> None:

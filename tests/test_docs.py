@@ -14,6 +14,7 @@ from privbench import record
 from privbench.attack import Attack, AttackCard, Guess, View
 from privbench.conformance import check_attack
 from privbench.flags import FLAGS
+from privbench.layout import RULES
 from privbench.options import AuditOptions, RecordingFiles
 from privbench.registry import default_registry
 from privbench.report import words
@@ -57,6 +58,36 @@ def test_the_example_of_a_recording_is_audited_at_its_closed_form(
     read = found.finding("label/oracle-lr", "g-composed").value
     assert read == pytest.approx(expected, abs=4 * math.sqrt(expected * (1 - expected) / 263))
     assert [flag["name"] for flag in found.flags] == []
+
+
+SAID_OTHERWISE = {
+    "oracle/gradients/SITE/TASK/0": "`oracle/gradients/SITE/SECRET/0`",
+    "oracle/gradients/SITE/TASK/1": "`oracle/gradients/SITE/SECRET/0` and `/1`",
+    "oracle/gradients/SITE/clean/TASK": "`clean/TASK` where tasks are sent apart",
+}
+
+
+def test_every_array_of_a_recording_is_documented() -> None:
+    text = (ROOT / "docs" / "recordings.md").read_text(encoding="utf-8")
+    for rules in RULES.values():
+        for rule in rules:
+            assert SAID_OTHERWISE.get(rule.pattern, f"`{rule.pattern}`") in text, rule.pattern
+
+
+def test_no_array_is_documented_that_a_recording_may_not_hold() -> None:
+    text = (ROOT / "docs" / "recordings.md").read_text(encoding="utf-8")
+    rows = [
+        row.split("|") for kind in RULES for row in text.split(f"| {kind} | type |")[1].split("\n\n")[0].splitlines()
+    ]
+    named = {
+        name
+        for cells in rows[1:]
+        for name in re.findall(r"`([a-z]+(?:/[A-Za-z]+)+)`", cells[1])
+        if "SECRET" not in name
+    }
+    assert len(named) > 15
+    known = {rule.pattern for rules in RULES.values() for rule in rules}
+    assert named - {"canary/joint", "labels/joint"} <= known
 
 
 def test_the_attack_in_the_readme_fails_the_checks_that_it_says() -> None:

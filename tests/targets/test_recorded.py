@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SMALL, CommandLine
+from conftest import SMALL, CommandLine, measured
 from safetensors.numpy import load_file, save_file
 
+from privbench.conformance.inversions import VICTIM, token_stand
 from privbench.options import AuditOptions, RecordingFiles
 from privbench.record import Audit, read
 from privbench.recording import Oracle, Secrets, Transcript
@@ -111,8 +112,9 @@ def test_without_a_mechanism_everything_is_measured_and_uncovered(registry: Regi
 
     change(files / "transcript.safetensors", bare)
     found = audit(files, registry)
-    assert {f.verdict for f in found.findings} == {"UNCOVERED"}
-    assert all(f.value is not None for f in found.findings)
+    labels = [f for f in found.findings if f.attack.startswith("label/")]
+    assert {f.verdict for f in labels} == {"UNCOVERED"}
+    assert all(f.value is not None for f in labels)
 
 
 def test_a_coin_on_a_single_task_is_audited_too(registry: Registry, files: Path) -> None:
@@ -124,7 +126,7 @@ def test_a_coin_on_a_single_task_is_audited_too(registry: Registry, files: Path)
     found = audit(files, registry)
     assert found.secret["name"] == "canary/task1"
     assert found.secret["moved"] == ["task1"]
-    assert all("/task1/" in f.id for f in found.findings)
+    assert all("/task1/" in f.id for f in measured(found))
 
 
 @pytest.mark.parametrize("noise", ["per-task", "once", "separate"])
@@ -222,6 +224,54 @@ def test_a_claim_at_delta_0_has_no_finite_epsilon_beside_it(registry: Registry, 
     assert "delta 0" in site["reason"]
 
 
+def with_tokens(folder: Path, edit: Callable[[Arrays, Arrays], None] = lambda sent, hidden: None) -> Path:
+    """A recording of 150 records with the token activations of a client, and what the client put in."""
+    here = token_stand(0, 1.5, releases=2)
+    sent = {name: np.asarray(array) for name, array in here.transcript.arrays.items()}
+    hidden = {f"inputs/{VICTIM}": here.truth.tokens, f"inputs/{VICTIM}/answers": here.truth.answers}
+    edit(sent, hidden)
+    drawn(folder, records="150", releases="3", width="4")
+    change(folder / "transcript.safetensors", lambda arrays, metadata: arrays.update(sent))
+    change(folder / "secrets.safetensors", lambda arrays, metadata: arrays.update(hidden))
+    return folder
+
+
+@pytest.mark.parametrize("oracle", [True, False])
+def test_recorded_inputs_are_read_by_a_curious_server(registry: Registry, tmp_path: Path, oracle: bool) -> None:
+    found = audit(with_tokens(tmp_path / "files"), registry, oracle=oracle)
+    read = [item for item in found.findings if item.secret == f"input/{VICTIM}"]
+    assert {(item.threat_model, str(item.verdict)) for item in read} == {("curious server", "UNCOVERED")}
+    assert [item.releases for item in read] == [1, 1, 2, 2]
+    assert found.inputs == {"name": f"input/{VICTIM}", "records": 150, "questions": 5, "releases": 2}
+    assert "curious server" in {threat["label"] for threat in found.threats}
+    assert {item.party for item in found.findings if item.secret.startswith("canary/")} == {"A"}
+
+
+def test_recorded_inputs_change_no_finding_about_coins(registry: Registry, tmp_path: Path) -> None:
+    plain = audit(drawn(tmp_path / "plain", records="150", releases="3", width="4"), registry)
+    both = audit(with_tokens(tmp_path / "files"), registry)
+    coins = [item for item in both.findings if item.secret.startswith("canary/")]
+    assert coins == [item for item in plain.findings if item.secret.startswith("canary/")]
+
+
+def test_recorded_inputs_without_activations_say_so(registry: Registry, tmp_path: Path) -> None:
+    found = audit(with_tokens(tmp_path / "files", lambda sent, hidden: sent.clear()), registry)
+    (read,) = [item for item in found.findings if item.secret == f"input/{VICTIM}"]
+    assert read.verdict == "NOT_APPLICABLE"
+    assert read.reason == f"the transcript holds no token activations of {VICTIM}, [T, N, L, d]"
+
+
+def test_activations_of_other_tokens_are_refused(command_line: CommandLine, tmp_path: Path) -> None:
+    def shorter(sent: Arrays, hidden: Arrays) -> None:
+        hidden.update({name: array[:, :-1].copy() for name, array in hidden.items()})
+
+    done = command_line(*arguments(with_tokens(tmp_path / "files", shorter)), "--out", "out")
+    assert done.returncode == 2
+    assert "'activations/client-1' has [150, 30] records and tokens" in done.stderr
+    assert "'inputs/client-1' in secrets.safetensors has [150, 29]" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 # What is refused
 
 
@@ -285,7 +335,7 @@ TWOS = 2 * np.ones((3, 100), np.uint8)
         ("secrets", one_class, "every coin in 'labels/joint' is 1: one class only"),
         ("secrets", set_array("canary/joint", np.zeros(100, np.uint8)), "marks 0 records; at least 16 are needed"),
         ("secrets", set_array("labels/joint", np.full(100, -1)), "must hold one coin, 0 or 1"),
-        ("secrets", set_array("labels/task1", np.full(100, -7)), "labels are 0 and above, and -1 for unknown"),
+        ("secrets", set_array("labels/task1", np.full(100, -7)), "labels and tokens are 0 and above, -1 for none"),
         ("secrets", set_metadata(joint=["task1", "tsak2"]), "the coin moves 'tsak2', for which transcript.safetensors"),
         ("secrets", set_metadata(joint="task1"), "'joint' in the metadata must be a list of task names"),
     ],
