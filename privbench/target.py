@@ -161,6 +161,10 @@ class Target(ABC):
         """About how much disk the recordings of all runs need."""
         return 0
 
+    def expected_seconds(self, config: Any) -> float:
+        """About how long the runs take on one ordinary core; 0 where that is under a minute or not known."""
+        return 0.0
+
     @abstractmethod
     def threats(self, config: Any) -> tuple[ThreatModel, ...]:
         """The adversaries this target has; the first is the one an audit assumes unless told otherwise."""

@@ -25,7 +25,7 @@ from privbench.registry import default_registry
 from privbench.report.pages import PAGES, render
 from privbench.report.terminal import show
 from privbench.report.words import headline
-from privbench.runner import prepare, run_prepared
+from privbench.runner import Prepared, prepare, run_prepared
 from privbench.target import Progress as Report
 
 DEFAULT_OUT = "privbench-audit"
@@ -97,7 +97,8 @@ def run_request(request: Request, *, strict: bool, exit_zero: bool, quiet: bool)
     registry = default_registry()
     prepared = prepare(request.options, registry)
     check_writable(request.out)
-    _announce_disk(prepared.disk_bytes, quiet)
+    if not quiet:
+        _announce(prepared)
     with _progress(quiet) as report:
         result = run_prepared(prepared, registry, parallel=request.jobs, progress=report)
         write(result.audit, result.scores, render(result.audit, request.pages), request.out)
@@ -110,12 +111,15 @@ def run_request(request: Request, *, strict: bool, exit_zero: bool, quiet: bool)
     return OK if exit_zero else gate(result.audit, strict=strict).code
 
 
-def _announce_disk(needed: int, quiet: bool) -> None:
-    """What the recordings will need, on stderr: a long run should not find out at its end."""
-    if needed and not quiet:
+def _announce(prepared: Prepared) -> None:
+    """What a run will need, on stderr: nobody should find out at its end."""
+    needed, seconds = prepared.disk_bytes, prepared.target.expected_seconds(prepared.config)
+    if needed:
         place = tempfile.gettempdir()
         free = shutil.disk_usage(place).free
         note(f"privbench: the recordings take about {needed / 1e6:,.0f} MB in {place} ({free / 1e9:,.0f} GB free).")
+    if seconds:
+        note(f"privbench: about {max(round(seconds / 60), 1):,} minutes on one quiet core, for the tuning alone.")
 
 
 def _recording(values: Mapping[str, Any]) -> RecordingFiles | None:
