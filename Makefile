@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EPS ?= 0.5
 OUT ?= out/prism
 
-.PHONY: audit test test-all check bench reports clean smollm2
+.PHONY: audit test test-all check bench reports pretrain clean smollm2
 
 audit: $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps $(EPS) --out $(OUT) --exit-zero
@@ -70,6 +70,10 @@ $(LLAMA)/cost.json: | $(VENV)/.installed
 
 $(LLAMA)/README.md: $(LLAMA)/learning/sweep.json $(LLAMA)/smollm2/sweep.json $(LLAMA)/cost.json $(LLAMA)/page.py
 	$(BIN)/python $(LLAMA)/page.py
+
+# The tiny base of split_llama, its tokenizer and its card: minutes on one core, the same files for the same versions.
+pretrain: $(VENV)/.installed
+	$(BIN)/python -m privbench.targets.split_llama.pretrain targets/split_llama/base
 
 clean:
 	rm -rf $(VENV) out build *.egg-info

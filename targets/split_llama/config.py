@@ -16,7 +16,7 @@ from typing import Any, Literal, cast, get_args
 from privbench.data.catalogue import SURVEYS
 from privbench.data.surveys import synthetic
 from privbench.data.surveys.read import parse_spec
-from privbench.data.surveys.splits import Share
+from privbench.data.surveys.splits import Share, parts
 from privbench.errors import InputError, unknown
 from privbench.options import AuditOptions, parse_number
 from privbench.targets.split_llama.halves import BOTTLENECK, Placement
@@ -38,7 +38,7 @@ _PRETRAINED: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Tuning:
     """What --set may change. Sizes count respondents; `steps` is a number, never a wall-clock budget; 0 is one pass
-    over the training respondents.
+    over the training respondents, of the largest client.
 
     outcome        of the survey; its first when empty
     leaks          drop (default) or keep: columns and answers that give the outcome away
@@ -112,10 +112,10 @@ class Tuning:
             return cast("Share", self.share)
         if ":" not in self.share:
             raise unknown("value of share", self.share, (*SHARES, "numbers such as 5:3:2"))
-        parts = [float(parse_number("share", item)) for item in self.share.split(":")]
-        if len(parts) != self.clients or not all(0 < part < math.inf for part in parts):
+        sizes = [float(parse_number("share", item)) for item in self.share.split(":")]
+        if len(sizes) != self.clients or not all(0 < size < math.inf for size in sizes):
             raise InputError(f"share {self.share}: {self.clients} clients need {self.clients} positive numbers.")
-        return tuple(part / math.fsum(parts) for part in parts)
+        return tuple(size / math.fsum(sizes) for size in sizes)
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,8 @@ def _tuning(model: str, settings: Mapping[str, str]) -> Tuning:
 
 
 def _one_pass(tuning: Tuning) -> int:
-    """Steps in which every client sends each of its respondents once, if they hold equally many."""
-    each = -(-tuning.train // tuning.clients)
+    """The fewest steps in which every client sends each of its respondents once."""
+    largest = round(tuning.train * max(parts(tuning.shares, tuning.clients)))
     if tuning.schedule == "parallel":
-        return -(-each // max(tuning.batch // tuning.clients, 1))
-    return tuning.clients * -(-each // tuning.batch)
+        return -(-largest // max(tuning.batch // tuning.clients, 1))
+    return tuning.clients * -(-largest // tuning.batch)

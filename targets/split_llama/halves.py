@@ -64,7 +64,7 @@ class Trunk(nn.Module):
         self.layers, self.rotary = nn.ModuleList(layers), rotary
 
     def forward(self, h: Tensor, layout: Layout) -> Tensor:
-        if not self.layers:
+        if not self.layers or not h.shape[1]:  # an answer that generation begins has no token yet
             return h
         visible = layout.visible()
         angles = self.rotary(h, position_ids=layout.position)

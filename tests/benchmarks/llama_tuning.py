@@ -23,7 +23,9 @@ def main(model: str, steps: int, batch: int, tokens: int) -> None:
     base = models.load(model)
     loaded = time.monotonic() - started
     rng = np.random.default_rng(0)
-    tuning = Tuning(train=40 * batch, clients=4, steps=steps, batch=batch, train_head="yes" if model == "tiny" else "no")
+    tuning = Tuning(
+        train=40 * batch, clients=4, steps=steps, batch=batch, train_head="yes" if model == "tiny" else "no"
+    )
     people = [_person(rng, base.shape.vocabulary, tokens) for _ in range(tuning.train)]
     with one_torch_thread():
         system = System.build(base.model, people, np.arange(tuning.train) % tuning.clients, tuning, rng)

@@ -6,7 +6,7 @@ use. Scales run from the lowest to the highest. A question is one of QUESTIONS w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 
 def _items(text: str) -> tuple[str, ...]:
@@ -42,6 +42,8 @@ SCALES = _rows("""
     unhealthy; moderate; healthy
     very easy; somewhat easy; neither easy nor difficult; somewhat difficult; very difficult
     very difficult; difficult; neutral; easy; very easy
+    very hard; hard; neither; easy; very easy
+    not open; rather not; neutral; rather open; very open
     strongly disagree; disagree; neutral; agree; strongly agree
     disagree; neither agree nor disagree; agree
     disagree strongly; disagree moderately; disagree a little; neither; agree a little; agree moderately; agree strongly
@@ -105,7 +107,10 @@ OPTIONS = _rows("""
     agnostic; atheist; buddhist; christian; hindu; jewish; muslim; sikh
     asian; black; white; arab; indigenous; other
     heterosexual; bisexual; homosexual; asexual; other
-    right-handed; left-handed; both
+    right; left; both
+    never; currently; previously
+    asian; white; black; arab; native american; other
+    no; not sure; observed; experienced
     english; spanish; french; german; hindi; malay; arabic; chinese
     north; south; east; west
     red; blue; green; yellow; black; white
@@ -115,20 +120,13 @@ OPTIONS = _rows("""
     physical health; mental health; both the same
 """)
 
-COUNTRIES = _items("""United States; United Kingdom; Canada; Germany; Netherlands; Ireland; Australia; France; India;
-    New Zealand; Poland; Switzerland; South Africa; Sweden; Italy; Belgium; Brazil; Israel; Bulgaria; Finland; Mexico;
-    Austria; Russia; Greece; Singapore; Portugal; Denmark; Norway; Spain; Czech Republic; Romania; Japan; China;
-    Malaysia; Indonesia; Philippines; Thailand; Nigeria; Kenya; Turkey; Croatia; Hungary; Colombia; Argentina; Costa
-    Rica; Georgia; Moldova; Bosnia and Herzegovina; Pakistan; Bangladesh; Vietnam; Egypt; Chile; Ukraine; Peru""")
-CITIES = _items("""Delhi; Mumbai; Chennai; Kolkata; Bangalore; Hyderabad; Pune; Jaipur; Lucknow; Nagpur; Agra; Kalyan;
-    Vadodara; Srinagar; Varanasi; Patna; Bhopal; Rajkot; Meerut; Surat; Ludhiana; Indore; Thane; Nashik; Kanpur;
-    London; Paris; Berlin; New York; California; Washington; Texas; Tokyo; Madrid; Rome; Vienna; Dublin; Oslo""")
-PROFESSIONS = _items("""student; teacher; nurse; doctor; lawyer; architect; engineer; software engineer; accountant;
-    civil engineer; mechanical engineer; pharmacist; chef; content writer; digital marketer; manager; entrepreneur;
-    educational consultant; data scientist; research analyst; pilot; plumber; electrician; farmer; driver;
-    salesperson""")
-DEGREES = _items("""B.A; B.Com; B.Ed; B.Arch; B.Pharm; B.Tech; BBA; BCA; BE; BHM; BSc; LLB; LLM; M.Com; M.Ed; M.Pharm;
-    M.Tech; MA; MBA; MBBS; MCA; MD; ME; MHM; MSc; PhD; Class 12; Diploma""")
+COUNTRIES = _items("""united states; united kingdom; canada; germany; netherlands; ireland; australia; france; india;
+    new zealand; poland; switzerland; south africa; sweden; italy; belgium; brazil; israel; finland; mexico; austria;
+    russia; greece; singapore; portugal; spain; japan; china; malaysia; indonesia; philippines; turkey""")
+CITIES = _items("""delhi; mumbai; hyderabad; jaipur; london; paris; berlin; new york; madrid; rome; vienna; tokyo""")
+PROFESSIONS = _items("""student; teacher; nurse; doctor; lawyer; architect; engineer; accountant; pharmacist; chef;
+    manager; pilot; farmer; driver; salesperson""")
+DEGREES = _items("""school; bachelor; master; doctor; diploma; BSc; MSc; BA; MA; MBA; PhD; LLB; class 12""")
 
 NUMBERS: tuple[tuple[str, int, int, int], ...] = (
     ("age", 16, 90, 0),
@@ -171,7 +169,10 @@ QUESTIONS = _items("""{thing}; {thing}; {thing}; {thing}; {thing} at {place}; {t
     {state}; support from {people}; support for {thing}; bad experience with {people}; seriousness of {thing}; number
     of {people}; {people} with {state}; {thing} or {thing}; was {feeling}; could not {act}; no {thing}; role of
     {people}; importance of {thing}; access to {thing}; use of {thing}; discussed {state} with {people}; consequences
-    of {state}; hard to {act}; felt {feeling} without {thing}; aware of {thing}""")
+    of {state}; hard to {act}; felt {feeling} without {thing}; aware of {thing}; tell {people}; told {people}; known
+    at {place}; when {feeling}; no {thing}; no {doing}; no {feeling}; hurts {thing}; {state} severity; {state} now;
+    easily {feeling}; hard to {act}; open to {thing}; struggles to {act}; {people} grew up; changed {thing}; {thing}
+    in {place}; little {thing}""")
 
 FILLERS: Mapping[str, tuple[str, ...]] = {
     "group": _items("""Student; Worker; Employee; Nurse; Teacher; Patient; Adult; Parent; Tenant; Driver; Youth;
@@ -196,7 +197,8 @@ FILLERS: Mapping[str, tuple[str, ...]] = {
         dependable; anxious; open; reserved; quiet; sympathetic; warm; disorganized; careless; emotionally stable;
         conventional; uncreative; self-disciplined; quarrelsome; complex; new experiences; intolerant; meaningless;
         faint; shaky; terrified; happy; proud; guilty; bored; angry; safe; comfortable; stressed; open-minded; easily
-        upset; panicky"""),
+        upset; panicky; upset by trifles; intolerant; worthwhile; native; observed; experienced; taken seriously;
+        treated; untreated"""),
     "doing": _items("""sleeping; breathing; swallowing; eating; working; studying; relaxing; winding down;
         concentrating; exercising; reading; drinking; smoking; waiting; meeting; trembling; sweating; talking; asking
         for help; seeking help; taking leave; discussing mental health; making decisions; getting worked up;
@@ -205,7 +207,8 @@ FILLERS: Mapping[str, tuple[str, ...]] = {
     "act": _items("""relax; sleep; calm down; wind down; work; seek help; seek treatment; take medical leave; discuss
         it; start something; look forward to anything; get going; enjoy things; feel anything; tolerate interruptions;
         tolerate delays; concentrate; cope; take part; bring it up; reveal it; share it; ask; stay; leave; respond;
-        become enthusiastic; make a fool of oneself; feel positive; see a future; find energy; experience joy"""),
+        become enthusiastic; make a fool of oneself; feel positive; see a future; find energy; experience joy;
+        swallow; respond; be upset by trifles; be thrown; tell"""),
     "thing": _items("""sleep; sleep duration; stress; pressure; workload; job; work; study; studies; exams; grades;
         money; debt; income; rent; food; diet; dietary habits; weight; energy; nervous energy; appetite; mouth
         dryness; breath; heart rate; hands; headache; symptoms; diagnosis; treatment; medication; therapy;
@@ -220,12 +223,15 @@ FILLERS: Mapping[str, tuple[str, ...]] = {
         health; physical illness; days indoors; weather; noise; housing; traffic; commute; screen time; social media;
         alcohol; caffeine; sport; music; pets; garden; holidays; safety; trust; success; responsibility; satisfaction;
         performance; deadline; meetings; area; percentage of time; time; choice; primary role; openness; online
-        resources; local resources; importance"""),
+        resources; local resources; importance; observed consequences; tension; prospects; meaning; hope; joy;
+        interest; enthusiasm; enjoyment; initiative; heart racing; dry mouth; writing hand; bad response; past
+        disorder; sought treatment; mental importance; industry support; help resources; hours a day; children in
+        family"""),
 }
 
 
-def glossary() -> Iterator[str]:
-    """Every word, answer and list entry once, as it stands in a sample's line."""
-    for named in (*FILLERS.values(), *SCALES, *OPTIONS, COUNTRIES, CITIES, PROFESSIONS, DEGREES):
-        for item in named:
-            yield f": {item}\n"
+def glossary() -> tuple[str, ...]:
+    """Every word of the fillers, questions, answers and lists once."""
+    items = (QUESTIONS, *FILLERS.values(), *SCALES, *OPTIONS, COUNTRIES, CITIES, PROFESSIONS, DEGREES)
+    words = {word.strip(",") for named in items for item in named for word in item.split() if "{" not in word}
+    return tuple(sorted(words))
