@@ -72,8 +72,8 @@ def audit(
     data: Annotated[
         str | None,
         typer.Option(
-            help="prism: synthetic or physionet2012:DIR; split-llama: synthetic or a survey; gaussian: a folder to keep "
-            "the files in. See `privbench list datasets`."
+            help="prism: synthetic or physionet2012:DIR; split-llama: synthetic or a survey; gaussian: a folder for "
+            "the files. See `privbench list datasets`."
         ),
     ] = None,
     model: Model = None,
@@ -105,8 +105,8 @@ def audit(
     given: dict[str, Any] = {
         "target": target, "eps": eps, "noise_multiplier": noise_multiplier, "sigma": sigma, "eps_for": eps_for,
         "delta": delta, "party": party, "data": data, "model": model, "attacks": attacks, "defense": defense,
-        "seed": seed, "jobs": jobs, "set": set_, "out": out, "format": format_, "transcript": transcript, "secrets": secrets,
-        "oracle": oracle,
+        "seed": seed, "jobs": jobs, "set": set_, "out": out, "format": format_, "transcript": transcript,
+        "secrets": secrets, "oracle": oracle,
     }  # fmt: skip
     request = Request.build(given, Path(config) if config else None)
     raise typer.Exit(run_request(request, strict=strict, exit_zero=exit_zero, quiet=quiet))
