@@ -202,17 +202,6 @@ TAMPERED: Mapping[str, tuple[Edit, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["inputs", "both"])
-@pytest.mark.parametrize("name", TAMPERED)
-def test_what_was_changed_is_named(
-    records: dict[str, Path], registry: Registry, tmp_path: Path, kind: str, name: str
-) -> None:
-    """The hashes are renewed, so that nothing but the content speaks."""
-    edit, said = TAMPERED[name]
-    found = verify(forge(records[kind], tmp_path / "f", edit, None), registry)
-    assert any(said in line for line in found), found
-
-
 FORGED: Mapping[str, tuple[Edit, str]] = {
     "baseline": (on(ALL, easier), f"the weights and the most frequent answers are not those of {ONE}"),
     "whose weight": (on(ANSWERS, heavier), "the weights and the most frequent answers are not those of"),
@@ -222,13 +211,20 @@ FORGED: Mapping[str, tuple[Edit, str]] = {
 
 
 @pytest.mark.parametrize("kind", ["inputs", "both"])
-@pytest.mark.parametrize("name", FORGED)
-def test_what_was_assembled_again_contradicts_itself(
-    records: dict[str, Path], registry: Registry, tmp_path: Path, kind: str, name: str
+@pytest.mark.parametrize(
+    ("edit", "said", "assembled"),
+    [
+        pytest.param(*case, assembled, id=f"{name}, assembled again" if assembled else name)
+        for cases, assembled in ((TAMPERED, False), (FORGED, True))
+        for name, case in cases.items()
+    ],
+)
+def test_what_was_changed_is_named(
+    records: dict[str, Path], registry: Registry, tmp_path: Path, kind: str, edit: Edit, said: str, assembled: bool
 ) -> None:
-    """Findings, plan and curves follow from the edit, and every hash is renewed."""
-    edit, said = FORGED[name]
-    found = verify(forge(records[kind], tmp_path / "f", edit, registry), registry)
+    """Every hash is renewed, so that nothing but the content speaks; of the second kind findings and curves too."""
+    folder = forge(records[kind], tmp_path / "f", edit, registry if assembled else None)
+    found = verify(folder, registry)
     assert any(said in line for line in found), found
 
 
