@@ -11,6 +11,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -88,7 +89,7 @@ def code_version() -> str:
     digest, root = hashlib.sha256(), Path(privbench.__file__).parent
     for folder, _, names in sorted(os.walk(root, followlinks=True)):
         for name in sorted(names):
-            if name.endswith((".py", ".j2", ".json")):
+            if name.endswith((".py", ".j2", ".json", ".toml")):
                 file = Path(folder) / name
                 digest.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes())
     return f"{privbench.__version__}+{digest.hexdigest()[:16]}"
@@ -99,10 +100,20 @@ def _given(options: AuditOptions) -> dict[str, Any]:
     if options.recording is not None:
         files = vars(options.recording)
         plain["recording"] = {kind: path.name for kind, path in files.items() if path is not None}
-    if options.data:
-        kind, colon, folder = options.data.rpartition(":")
-        plain["data"] = f"{kind}{colon}{Path(folder).name}"
+    for name in ("data", "model"):
+        if plain[name] is not None:
+            plain[name] = _without_folders(plain[name])
     return plain
+
+
+def _without_folders(text: str) -> str:
+    """KIND:PATH, or a path alone, with the last name of each path: also of one behind ",schema="."""
+    kind, colon, rest = text.partition(":") if ":" in text else ("", "", text)
+    path, *options = re.split(r",(?=schema=|outcome=)", rest)
+    schemas = [
+        f"schema={Path(item.removeprefix('schema=')).name}" if item.startswith("schema=") else item for item in options
+    ]
+    return kind + colon + ",".join([Path(path).name, *schemas])
 
 
 def _plain(value: object) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -56,6 +58,7 @@ def save_llama(folder: Path, *, layers: int = 1, context: int = CONTEXT) -> Path
     model.config.max_position_embeddings = context
     with torch.no_grad():
         model.model.embed_tokens.weight.normal_(std=0.3, generator=torch.Generator().manual_seed(0))
-    model.save_pretrained(folder)
+    with contextlib.redirect_stderr(io.StringIO()):  # a bar for its one file
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

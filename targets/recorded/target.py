@@ -22,7 +22,7 @@ from privbench.options import AuditOptions, RecordingFiles
 from privbench.recording import Oracle, Secrets, Transcript
 from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
-from privbench.threat import Channel, ThreatModel, auditor_of, curious_server, curious_site
+from privbench.threat import Channel, Party, ThreatModel, auditor_of, curious_server, curious_site
 
 SMALLEST = 16
 """Canaries; an eighth of them calibrates the attacks and is not scored."""
@@ -30,7 +30,9 @@ SMALLEST = 16
 
 @dataclass(frozen=True)
 class RecordedConfig:
-    """A recording that was read and checked; its large arrays stay in their files."""
+    """A recording that was read and checked; its large arrays stay in their files. party: the curious site, or "" for
+    the server where there are no coins.
+    """
 
     files: RecordingFiles
     transcript: Transcript
@@ -58,8 +60,8 @@ class Recorded(Target):
         name="recorded",
         summary="a recording from anywhere: --transcript, --secrets and --oracle where there is one",
         paper="none: the format is docs/recordings.md",
-        channels=(Channel.GRADIENTS, Channel.AUXILIARY),
-        parties=("the sites of the recording",),
+        channels=(Channel.GRADIENTS, Channel.ACTIVATIONS, Channel.AUXILIARY),
+        parties=("the sites of the recording", "server"),
         cost="seconds; memory of one release at a time",
     )
 
@@ -69,13 +71,12 @@ class Recorded(Target):
             raise InputError("target recorded needs --transcript and --secrets.")
         transcript, secrets = Transcript.load(files.transcript), Secrets.load(files.secrets)
         oracle = Oracle.load(files.oracle) if files.oracle is not None else None
-        _require_coins(secrets)
-        _require_noise(transcript, secrets)
-        _require_records(transcript, secrets)
+        _require_secrets(transcript, secrets)
         _require_inputs(transcript, secrets)
         if oracle is not None:
             _require_matching(transcript, oracle)
-        return RecordedConfig(files, transcript, oracle, secrets, _party(options.party, transcript, oracle))
+        party = _party(options.party, transcript, oracle) if secrets.coined else _server(options.party)
+        return RecordedConfig(files, transcript, oracle, secrets, party)
 
     def describe(self, config: RecordedConfig) -> dict[str, Any]:
         eps = next((claim.eps for claim in config.transcript.claims), None)
@@ -95,13 +96,15 @@ class Recorded(Target):
         return config.fingerprint
 
     def threats(self, config: RecordedConfig) -> tuple[ThreatModel, ...]:
-        curious = curious_site(config.party)
         server = (curious_server(),) if config.secrets.given else ()
+        if not config.secrets.coined:
+            return server
+        curious = curious_site(config.party)
         return (curious, *server) if config.oracle is None else (curious, auditor_of(curious), *server)
 
     def epsilons(self, config: RecordedConfig) -> tuple[Epsilon, ...]:
         """The claims as recorded, and the site's own epsilon where the mechanism is described."""
-        releases = _releases(config.transcript, config.party)
+        releases = _releases(config)
         found = [
             Epsilon(
                 f"claimed, {claim.audience}",
@@ -117,10 +120,10 @@ class Recorded(Target):
             for claim in config.transcript.claims
         ]
         mechanism = gradient_mechanism(config.transcript.mechanisms, config.party)
-        moved = len(config.secrets.moved(config.secret))
-        mu = accounting.mechanism_mu(mechanism, moved, releases) if mechanism is not None else None
-        delta = next((claim.delta for claim in config.transcript.claims), 1e-5)
-        if mechanism is not None:
+        if mechanism is not None and config.secrets.coined:
+            moved = len(config.secrets.moved(config.secret))
+            mu = accounting.mechanism_mu(mechanism, moved, releases)
+            delta = next((claim.delta for claim in config.transcript.claims), 1e-5)
             found.append(own_releases(config.party, mu, delta, moved, releases))
         return tuple(found)
 
@@ -138,14 +141,28 @@ class Recorded(Target):
         return TargetRun(config.transcript, config.oracle, config.secrets, (), {}, config.fingerprint)
 
 
+def _require_secrets(transcript: Transcript, secrets: Secrets) -> None:
+    """Something that an attack can be scored on: coins, token inputs, or both."""
+    if secrets.coined:
+        _require_coins(secrets)
+        _require_noise(transcript, secrets)
+        _require_records(transcript, secrets)
+    elif not secrets.given:
+        raise InputError(
+            f"{secrets.where} marks no canaries and no answers: label attacks are scored on records whose label was a "
+            "fair coin (canary/joint or canary/TASK, and its labels), inversions on inputs/CLIENT and "
+            "inputs/CLIENT/answers; see docs/recordings.md."
+        )
+    elif f"activations/{secrets.given[0]}" not in transcript.arrays:
+        raise InputError(
+            f"{transcript.where} holds no 'activations/{secrets.given[0]}', from which 'inputs/{secrets.given[0]}' in "
+            f"{secrets.where} could be read, and there are no coins: nothing can be scored."
+        )
+
+
 def _require_coins(secrets: Secrets) -> None:
     """Canaries whose label was a fair coin: without them chance is not known, and nothing can be judged."""
     where = secrets.where
-    if not secrets.coined:
-        raise InputError(
-            f"{where} marks no canaries: label attacks are scored on records whose label was a fair coin. Add "
-            "canary/joint (or canary/TASK) and its labels; see docs/recordings.md."
-        )
     for secret in secrets.coined:
         canaries, coins = secrets.coins(secret)
         if len(canaries) < SMALLEST:
@@ -229,5 +246,14 @@ def _party(asked: str | None, transcript: Transcript, oracle: Oracle | None) -> 
     return likely[0]
 
 
-def _releases(transcript: Transcript, party: str) -> int:
-    return next(len(a) for n, a in transcript.arrays.items() if n.split("/")[:2] == ["gradients", party])
+def _server(asked: str | None) -> str:
+    """Without coins the curious one is the server, to which activations go; as a party it has no name."""
+    if asked not in (None, Party.SERVER):
+        raise unknown("party", str(asked), (Party.SERVER,))
+    return ""
+
+
+def _releases(config: RecordedConfig) -> int:
+    """Gradients that went to the curious site, or activations that came from the first client."""
+    at = ["gradients", config.party] if config.secrets.coined else ["activations", config.secrets.given[0]]
+    return next(len(a) for n, a in config.transcript.arrays.items() if n.split("/")[:2] == at)

@@ -154,7 +154,7 @@ def invented(data: str) -> bool:
 
 
 def resolve(options: AuditOptions) -> SplitLlamaConfig:
-    """Check every option; files are read, and weights loaded, when the run starts."""
+    """Check every option. No file is read: a record is verified where its data and its model are not."""
     if options.eps not in (None, math.inf) or options.noise_multiplier or options.sigma:
         raise InputError("split-llama has no mechanism at its cut yet: leave --eps out, or give --eps inf.")
     if options.defenses not in ((), ("none",)):
@@ -163,11 +163,14 @@ def resolve(options: AuditOptions) -> SplitLlamaConfig:
         raise unknown("party", str(options.party), ("server",))
     data, model = options.data or DEFAULT_DATA, options.model or DEFAULT_MODEL
     _check_data(data)
-    tuning = _tuning(model, options.settings)
-    layers = shape_of(model).layers
-    if tuning.k > layers:
-        raise InputError(f"k = {tuning.k}: model {model} has {layers} layers, so that 0 to {layers} fit at the client.")
-    return SplitLlamaConfig(data, model, tuning, options.seed)
+    return SplitLlamaConfig(data, model, _tuning(model, options.settings), options.seed)
+
+
+def require_depth(config: SplitLlamaConfig) -> None:
+    """`InputError` for a cut below the model's last layer; the model's own configuration is read."""
+    k, layers = config.tuning.k, shape_of(config.model).layers
+    if k > layers:
+        raise InputError(f"k = {k}: model {config.model} has {layers} layers, so that 0 to {layers} fit at the client.")
 
 
 def _check_data(data: str) -> None:

@@ -56,7 +56,9 @@ class SplitLlama(Target):
 
     def fingerprint(self, config: SplitLlamaConfig) -> str:
         from privbench.targets.split_llama import models, respondents
+        from privbench.targets.split_llama.config import require_depth
 
+        require_depth(config)
         return respondents.file_hash(config.data) + models.file_hash(config.model)
 
     def disk_bytes(self, config: SplitLlamaConfig) -> int:

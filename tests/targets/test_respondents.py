@@ -131,7 +131,7 @@ def test_the_hash_of_files_is_of_survey_and_schema(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("share", "message"),
     [
-        ("1000:1", "client 1 of 2 would hold no respondent; "),
+        ("1000:1", "client 2 of 2 would hold no respondent; "),
         ("1:0", "share 1:0: 2 clients need 2 positive numbers"),
         ("1:2:3", "share 1:2:3: 2 clients need 2 positive numbers"),
         ("1:-1", "share 1:-1: 2 clients need 2 positive numbers"),

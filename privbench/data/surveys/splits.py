@@ -209,7 +209,7 @@ def _part(sizes: Codes, wanted: Codes) -> int:
 
 
 def _require_filled(held: Codes, clients: int, outcome: Outcome, survey: Survey) -> None:
-    names = ["the validation side", "the test side", *(f"client {number} of {clients}" for number in range(clients))]
+    names = ["the validation side", "the test side", *(f"client {n} of {clients}" for n in range(1, clients + 1))]
     empty = [name for name, count in zip(names, held, strict=True) if not count]
     if empty:
         raise InputError(
