@@ -15,15 +15,13 @@ from safetensors.numpy import load_file, save_file
 
 from privbench.conformance.inversions import VICTIM, token_stand
 from privbench.options import AuditOptions, RecordingFiles
-from privbench.record import Audit, read, write
+from privbench.record import Audit, read
 from privbench.recording import Oracle, Secrets, Transcript
 from privbench.registry import Registry, default_registry
-from privbench.report.pages import PAGES, render
 from privbench.runner import run_audit
 from privbench.seeds import stream
 from privbench.target import Target
 from privbench.tensors import RELEASE_TYPES, Stored, read_file
-from privbench.verify import verify
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -261,59 +259,6 @@ def test_recorded_inputs_without_activations_say_so(registry: Registry, tmp_path
     (read,) = [item for item in found.findings if item.secret == f"input/{VICTIM}"]
     assert read.verdict == "NOT_APPLICABLE"
     assert read.reason == f"the transcript holds no token activations of {VICTIM}, [T, N, L, d]"
-
-
-def test_activations_of_other_tokens_are_refused(command_line: CommandLine, tmp_path: Path) -> None:
-    def shorter(sent: Arrays, hidden: Arrays) -> None:
-        hidden.update({name: array[:, :-1].copy() for name, array in hidden.items()})
-
-    done = command_line(*arguments(with_tokens(tmp_path / "files", shorter)), "--out", str(tmp_path / "out"))
-    refused(done, "'activations/client-1' has [150, 30] records and tokens, 'inputs/client-1'", tmp_path)
-
-
-def tokens_only(folder: Path, *left_out: str) -> Path:
-    """A recording without coins: what a client sent, and what it put in."""
-    here = token_stand(0, 1.5, releases=2)
-    arrays = {name: array for name, array in here.transcript.arrays.items() if name not in left_out}
-    folder.mkdir()
-    Transcript(arrays).save(folder / Transcript.file_name())
-    hidden = {f"inputs/{VICTIM}": here.truth.tokens, f"inputs/{VICTIM}/answers": here.truth.answers}
-    Secrets(hidden).save(folder / Secrets.file_name())
-    return folder
-
-
-def test_a_recording_of_inputs_alone_is_audited_and_verified(registry: Registry, tmp_path: Path) -> None:
-    folder = tokens_only(tmp_path / "files")
-    files = RecordingFiles(folder / Transcript.file_name(), folder / Secrets.file_name())
-    result = run_audit(AuditOptions("recorded", recording=files), registry)
-    found = result.audit
-    assert found.secret is None
-    assert [threat["label"] for threat in found.threats] == ["curious server"]
-    assert {str(item.verdict) for item in measured(found)} == {"UNCOVERED"}
-    assert {item.reason for item in found.findings if item.attack.startswith("label/")} == {
-        "no record of this run carries a label coin"
-    }
-    both = audit(with_tokens(tmp_path / "both"), registry)
-    assert [item.value for item in measured(found)] == [
-        item.value for item in measured(both) if item.attack.startswith("inversion/")
-    ]
-    write(found, result.scores, render(found, PAGES), tmp_path / "record")
-    assert verify(tmp_path / "record", registry) == ()
-
-
-@pytest.mark.parametrize(
-    ("left_out", "options", "message"),
-    [
-        ((f"activations/{VICTIM}",), (), f"holds no 'activations/{VICTIM}'"),
-        ((), ("--party", "A"), "unknown party 'A'"),
-    ],
-)
-def test_inputs_alone_that_nobody_could_read_are_refused(
-    command_line: CommandLine, tmp_path: Path, left_out: tuple[str, ...], options: tuple[str, ...], message: str
-) -> None:
-    folder = tokens_only(tmp_path / "files", *left_out)
-    paths = [part for kind in ("transcript", "secrets") for part in (f"--{kind}", str(folder / f"{kind}.safetensors"))]
-    refused(command_line("audit", *paths, *options, "--out", str(tmp_path / "out")), message, tmp_path)
 
 
 # What is refused
