@@ -216,6 +216,17 @@ def test_the_disk_is_as_announced(llama: str, tmp_path: Path, settings: Mapping[
     assert run.transcript.path is not None
 
 
+@pytest.mark.parametrize("settings", [{}, {"schedule": "parallel", "batch": "6", "labels": "client"}], ids=str)
+def test_one_seed_one_file(llama: str, tmp_path: Path, settings: Mapping[str, str]) -> None:
+    """Byte for byte."""
+    files = [tmp_path / name for name in ("first", "again")]
+    for folder in files:
+        folder.mkdir()
+        ran(llama, folder, prompting="no", test="4", **settings)
+    first, again = ((folder / Transcript.file_name()).read_bytes() for folder in files)
+    assert first == again
+
+
 def test_it_passes_the_public_checks(llama: str) -> None:
     require(check_target(TargetSubject(SplitLlama, options(llama, prompting="no", steps="9"))))
 
