@@ -74,7 +74,7 @@ class _Inventor:
         self.options = [tuple(rng.permutation(_pick(rng, OPTIONS)).tolist()) for _ in range(rng.integers(1, 5))]
         # How many of the questions are ordinals, choices, numbers, long lists.
         self.mix = rng.dirichlet([4, 3, 1, 0.5])
-        self.capital = rng.random() < 0.08
+        self.capital = rng.random() < 0.12
         self.factors = int(rng.integers(1, 4))
         self.asked: set[str] = set()
 
