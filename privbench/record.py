@@ -221,10 +221,7 @@ def check_writable(out: Path) -> None:
         raise InputError(f"--out cannot be used: {error.strerror or error}.") from error
     if taken:
         raise InputError(f"--out {out} is a file; give a folder.")
-    made = not out.exists()
     write_aside(out, lambda aside: [])
-    if made:  # an audit that is refused later leaves nothing behind
-        out.rmdir()
 
 
 def read(path: Path) -> Audit:

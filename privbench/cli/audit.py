@@ -8,7 +8,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,10 +96,9 @@ def run_request(request: Request, *, strict: bool, exit_zero: bool, quiet: bool)
     """Run, print, write; the exit code is the gate's."""
     registry = default_registry()
     prepared = prepare(request.options, registry)
-    check_writable(request.out)
     if not quiet:
         _announce(prepared)
-    with _progress(quiet) as report:
+    with _folder(request.out), _progress(quiet) as report:
         result = run_prepared(prepared, registry, parallel=request.jobs, progress=report)
         write(result.audit, result.scores, render(result.audit, request.pages), request.out)
     console = plain_console()
@@ -109,6 +108,20 @@ def run_request(request: Request, *, strict: bool, exit_zero: bool, quiet: bool)
         show(result.audit, console)
         console.print(f"Record: {request.out}", markup=False, style="dim")
     return OK if exit_zero else gate(result.audit, strict=strict).code
+
+
+@contextmanager
+def _folder(out: Path) -> Iterator[None]:
+    """Make sure of the folder before anything is computed; a refused run leaves none that was not there."""
+    fresh = not out.exists()
+    check_writable(out)
+    try:
+        yield
+    except BaseException:
+        if fresh:
+            with suppress(OSError):  # something is in it by now: it stays
+                out.rmdir()
+        raise
 
 
 def _announce(prepared: Prepared) -> None:

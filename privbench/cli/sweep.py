@@ -136,7 +136,6 @@ def _announce(cells: Sequence[Cell], out: Path, jobs: int, quiet: bool) -> None:
     missing = sum(not is_done(out, cell) for cell in cells)
     need = jobs * max((cell.disk_bytes for cell in cells), default=0)
     if missing and not quiet:
-        out.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(out).free
         text = (
             f"privbench: {missing} of {len(cells)} cells to run; recordings take up to {need / 1e6:,.0f} MB in {out} "
