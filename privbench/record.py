@@ -213,15 +213,17 @@ def write_aside(out: Path, put: Callable[[Path], list[str]]) -> None:
         raise InputError(f"cannot write to {out}: {error.strerror or error}. Nothing was left half-written.") from error
 
 
-def check_writable(out: Path) -> None:
-    """Refuse an output folder that is a file or cannot be written, before anything is computed."""
+def check_writable(out: Path) -> bool:
+    """Refuse an output folder that is a file or cannot be written, before anything is computed. True: it was made."""
     try:
-        taken = out.exists() and not out.is_dir()
+        there = out.exists()
+        taken = there and not out.is_dir()
     except OSError as error:
         raise InputError(f"--out cannot be used: {error.strerror or error}.") from error
     if taken:
         raise InputError(f"--out {out} is a file; give a folder.")
     write_aside(out, lambda aside: [])
+    return not there
 
 
 def read(path: Path) -> Audit:

@@ -113,8 +113,7 @@ def run_request(request: Request, *, strict: bool, exit_zero: bool, quiet: bool)
 @contextmanager
 def _folder(out: Path) -> Iterator[None]:
     """Make sure of the folder before anything is computed; a refused run leaves none that was not there."""
-    fresh = not out.exists()
-    check_writable(out)
+    fresh = check_writable(out)
     try:
         yield
     except BaseException:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from privbench.data.surveys.latent import Blueprint, Item, draw
-from privbench.data.surveys.schema import Question
+from privbench.data.surveys.schema import Kind, Question
 from privbench.data.surveys.survey import Survey
 from privbench.data.surveys.wordbank import (
     CITIES,
@@ -66,7 +66,7 @@ def random_survey(rng: np.random.Generator, records: int, questions: int | None 
 
 
 class _Inventor:
-    """One survey: it keeps to a few scales and to one style, as real ones do."""
+    """One survey: it keeps to a few scales, as real ones do."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -74,7 +74,6 @@ class _Inventor:
         self.options = [tuple(rng.permutation(_pick(rng, OPTIONS)).tolist()) for _ in range(rng.integers(1, 5))]
         # How many of the questions are ordinals, choices, numbers, long lists.
         self.mix = rng.dirichlet([4, 3, 1, 0.5])
-        self.capital = rng.random() < 0.12
         self.factors = int(rng.integers(1, 4))
         self.asked: set[str] = set()
 
@@ -113,10 +112,9 @@ class _Inventor:
         loading = weights / np.linalg.norm(weights) * 0.9 * rng.random()
         return Item(question, tuple(loading.tolist()), float(rng.normal(0, 0.4)), missing, asked_of)
 
-    def _question(self, kind: str, answers: tuple[str, ...]) -> Question:
+    def _question(self, kind: Kind, answers: tuple[str, ...]) -> Question:
         name = self._name(_fill(self.rng, _pick(self.rng, QUESTIONS)))
-        shown = tuple(answer.capitalize() for answer in answers) if self.capital else answers
-        return Question(name, name, "ordinal" if kind == "ordinal" else "choice", shown)
+        return Question(name, name, kind, answers)
 
     def _name(self, ask: str) -> str:
         """Asked once in this survey; some hold a word that exists nowhere, so that names are read by their parts."""
@@ -126,7 +124,7 @@ class _Inventor:
         while ask in self.asked:
             ask = f"{_pick(rng, FILLERS['thing'])} and {ask}"
         self.asked.add(ask)
-        return ask[0].upper() + ask[1:] if self.capital else ask
+        return ask
 
     def _some(self, scale: tuple[str, ...]) -> tuple[str, ...]:
         """A scale as it is, or now and then turned around."""

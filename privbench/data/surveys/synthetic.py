@@ -140,28 +140,28 @@ _SLEEP = Blueprint(
     breakoff=0.02,
 )
 
-# Factors: company, confidence, health. Capital letters, as some tools export.
+# Factors: company, confidence, health.
 _SOCIAL = Blueprint(
     "social",
     "Living Together",
     (
-        _number("Age", 16, 95, 0.0, 0.0, -0.4),
-        _choice("Area", ("Rural", "Suburban", "Urban")),
-        _number("People in the home", 1, 8, 0.5),
-        _choice("Married", ("Never", "Currently", "Previously"), -0.1),
-        _scale("Meets friends", ("Never", "Yearly", "Monthly", "Weekly", "Daily"), 0.75, 0.1),
-        _scale("Has someone to talk to", ("False", "Partly", "True"), 0.75),
-        _scale("Knows the neighbours", ("None", "Some", "Most"), 0.6),
-        _scale("Easy to meet people", ("Disagree", "Neutral", "Agree"), 0.2, 0.75),
-        _scale("Afraid of being judged", ("Disagree", "Neutral", "Agree"), 0.0, -0.75),
-        _scale("General health", ("Poor", "Fair", "Good", "Very good", "Excellent"), 0.0, 0.1, 0.8),
-        _choice("Lasting illness", ("Yes", "No"), 0.0, 0.0, 0.6, skew=0.3),
-        _scale("Illness limits outings", ("Not", "Somewhat", "A lot"), -0.3, asked_of=("Lasting illness", "Yes")),
-        _choice("Pets", ("Dog", "Cat", "Other", "None"), missing=0.3),
+        _number("age", 16, 95, 0.0, 0.0, -0.4),
+        _choice("area", ("rural", "suburban", "urban")),
+        _number("people in the home", 1, 8, 0.5),
+        _choice("married", ("never", "currently", "previously"), -0.1),
+        _scale("meets friends", ("never", "yearly", "monthly", "weekly", "daily"), 0.75, 0.1),
+        _scale("has someone to talk to", ("false", "partly", "true"), 0.75),
+        _scale("knows the neighbours", ("none", "some", "most"), 0.6),
+        _scale("easy to meet people", ("disagree", "neutral", "agree"), 0.2, 0.75),
+        _scale("afraid of being judged", ("disagree", "neutral", "agree"), 0.0, -0.75),
+        _scale("general health", ("poor", "fair", "good", "very good", "excellent"), 0.0, 0.1, 0.8),
+        _choice("lasting illness", ("yes", "no"), 0.0, 0.0, 0.6, skew=0.3),
+        _scale("illness limits outings", ("not", "somewhat", "a lot"), -0.3, asked_of=("lasting illness", "yes")),
+        _choice("pets", ("dog", "cat", "other", "none"), missing=0.3),
     ),
     (
-        _scale("Lonely", ("No", "Yes"), -0.75, -0.35, -0.15, missing=0.0),
-        _scale("Satisfied with life", ("Very low", "Low", "Average", "High", "Very high"), 0.65, 0.4, 0.4, missing=0.0),
+        _scale("lonely", ("no", "yes"), -0.75, -0.35, -0.15, missing=0.0),
+        _scale("satisfied with life", ("very low", "low", "average", "high", "very high"), 0.65, 0.4, 0.4, missing=0.0),
     ),
     breakoff=0.06,
 )
