@@ -65,7 +65,7 @@ def markdown(audit: Audit) -> str:
     if note:
         lines += ["", note]
     lines += ["", "## The bounds", ""]
-    lines += [f"- {name}: {words.BOUNDS[name]}." for name in words.bounds_shown(audit)]
+    lines += [f"- {name}: {words.BOUNDS[name]}." for name in words.bounds_shown(audit)] or ["- none speaks here"]
     lines += ["", "## Assumptions of these bounds", ""]
     lines += [f"- {item}" for item in words.assumptions(audit.findings)] or ["- none"]
     lines += ["", "## Flags", ""]

@@ -41,9 +41,12 @@ class Shard:
 
 
 def turns(tuning: Tuning, client: int) -> tuple[int, int]:
-    """How many batches a client sends in the whole tuning, and of how many respondents."""
+    """How many batches a client sends in the whole tuning, and of how many respondents; side by side, clients share
+    the batch, the first ones its remainder.
+    """
     if tuning.schedule == "parallel":
-        return tuning.steps, max(tuning.batch // tuning.clients, 1)
+        share, rest = divmod(tuning.batch, tuning.clients)
+        return tuning.steps, max(share + (client < rest), 1)
     return len(range(client, tuning.steps, tuning.clients)), tuning.batch
 
 

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privbench.data.surveys.samples import samples
-from privbench.data.surveys.schema import MISSING
+from privbench.data.surveys.schema import MISSING, Kind, Outcome, Question, Schema
+from privbench.data.surveys.survey import Account, Survey
 from privbench.data.surveys.synthetic import SURVEYS, synthetic
 from privbench.stats.binomial import lower_limit
 from privbench.targets.split_llama.corpus import GUESSED, KNOWN, TEXT, Document, Marks, asked_again, documents, drills
@@ -98,7 +100,7 @@ def test_training_starts_where_its_docstring_says() -> None:
     size = Size(vocabulary=300)
     model, again = (untrained(size, torch.Generator().manual_seed(3)) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
-    embedding = model.model.embed_tokens.weight
+    embedding = model.model.embed_tokens.weight.detach()
     # The shared part has half the norm of root(64) per token, the own part on average as much.
     assert embedding.mean(dim=0).norm() == pytest.approx(4.0, rel=0.05)
     for layer in model.model.layers:
@@ -141,12 +143,26 @@ def test_a_phrase_is_the_same_tokens_wherever_it_stands(tokenizer: PreTrainedTok
 
 
 def test_samples_are_short(tokenizer: PreTrainedTokenizerFast) -> None:
-    """Header, 13 or 14 answers and the question: under 16 tokens for each answer."""
-    for name in SURVEYS:
-        survey = synthetic(rng(), 50, survey=name)
-        outcome = survey.schema.outcome(None)
-        lengths = [len(ids) for ids in token_ids(tokenizer, [item.prompt for item in samples(survey, outcome)])]
-        assert np.mean(lengths) / len(survey.inputs(outcome)) < 16, name
+    """A survey of 25 questions on six scales, of the kind that is public: under 300 tokens with header and question."""
+    scales: tuple[tuple[Kind, tuple[str, ...], str], ...] = (
+        ("choice", ("no", "yes"), "self-employed; family history; tech company; remote work; seek help; treatment"),
+        ("choice", ("no", "yes", "don't know"), "benefits; anonymity; wellness program; care options"),
+        ("ordinal", ("never", "sometimes", "often", "almost always"), "nervous; panic; tense; sad; scared; restless"),
+        ("ordinal", ("low", "medium", "high"), "work pressure; job satisfaction; mood swings; social weakness"),
+        ("choice", ("female", "male", "other"), "gender"),
+        ("number", (), "age; hours of sleep; family size; number of children"),
+    )
+    questions = tuple(Question(ask, ask, kind, said) for kind, said, asks in scales for ask in asks.split("; "))
+    answers = pd.DataFrame(
+        {q.column: [q.answers[-1] if q.answers else "33"] for q in questions} | {"diagnosed": ["yes"]}
+    )
+    outcome = Outcome("diagnosed", Question("diagnosed", "diagnosed", "ordinal", ("no", "yes")))
+    schema = Schema("x", "Mental Health in Tech", questions, (outcome,))
+    one = np.zeros(1, dtype=np.int64)
+    (sample,) = samples(Survey(schema, answers, one, one, Account(1, 26, ())), outcome)
+    assert len(sample.features) == 25
+    (ids,) = token_ids(tokenizer, [sample.prompt])
+    assert len(ids) < 300
 
 
 def test_a_document_asks_for_answers_it_holds() -> None:
@@ -208,9 +224,17 @@ def fresh(name: str, count: int) -> list[Document]:
 def test_the_shipped_base_finds_answers_in_a_survey_it_never_saw(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, name: str
 ) -> None:
-    """At an error rate of 1e-6 the true share of right answers is above 1.5 times that of a guess."""
-    copied, _ = measure(model, tokenizer, fresh(name, 60))
-    assert lower_limit(round(copied.right * copied.count), copied.count, 1e-6) > 1.5 * copied.chance
+    """At an error rate of 1e-6 the true share of right answers is above that of a guess."""
+    copied, _ = measure(model, tokenizer, fresh(name, 150))
+    assert lower_limit(round(copied.right * copied.count), copied.count, 1e-6) > copied.chance
+
+
+def test_the_shipped_base_finds_answers_far_more_often_than_chance(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    """Of short random surveys: at an error rate of 1e-6 more than twice as often as a guess."""
+    copied, _ = measure(model, tokenizer, list(documents(rng(9), most_questions=6, count=150)))
+    assert lower_limit(round(copied.right * copied.count), copied.count, 1e-6) > 2 * copied.chance
 
 
 def test_the_shipped_base_knows_no_outcome(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
