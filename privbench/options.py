@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from privbench.errors import InputError, unknown
 
@@ -112,3 +113,15 @@ def parse_number(name: str, text: str, *, whole: bool = False) -> float | int:
     if whole and abs(value) >= 2**63:
         raise InputError(f"{name} must be below 2^63 in size, got '{shown}'.")
     return value
+
+
+def read_settings(kind: type[Any], given: Mapping[str, str], target: str) -> dict[str, Any]:
+    """The --set values of a target, as the fields of `kind`, a dataclass of texts and numbers, ask for them."""
+    types = {f.name: str(f.type) for f in fields(kind)}
+    for key in given:
+        if key not in types:
+            raise unknown(f"setting of target {target}", key, types)
+    return {
+        key: text if types[key] == "str" else parse_number(key, text, whole=types[key] == "int")
+        for key, text in given.items()
+    }

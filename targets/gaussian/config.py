@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from privbench import accounting, pld
 from privbench.errors import InputError, unknown
 from privbench.mechanism import Claim, Mechanism, NoiseUnit
-from privbench.options import AuditOptions, parse_number
+from privbench.options import AuditOptions, parse_number, read_settings
 from privbench.tensors import RELEASE_TYPES
 
 SITE = "A"
@@ -179,7 +178,7 @@ def resolve(options: AuditOptions) -> GaussianConfig:
         raise InputError("target gaussian is its own defence; shape it with --set (noise, sigma_ratio, broken).")
     if options.party not in (None, SITE):
         raise unknown("party", str(options.party), (SITE,))
-    draw = Draw(**_settings(options.settings))
+    draw = Draw(**read_settings(Draw, options.settings, "gaussian"))
     files = Path(options.data) if options.data else None
     if files is not None and files.exists() and (not files.is_dir() or any(files.iterdir())):
         raise InputError(
@@ -205,14 +204,3 @@ def _sigma(config: GaussianConfig, options: AuditOptions) -> float:
         return at_one / accounting.gdp_mu(config.eps, config.delta)
     steps = pld.steps(config.sample_rate, draw.releases)
     return draw.clip * accounting.nominal_multiplier(config.eps, config.sample_rate, steps, config.delta)
-
-
-def _settings(given: Mapping[str, str]) -> dict[str, Any]:
-    types = {f.name: str(f.type) for f in fields(Draw)}
-    for key in given:
-        if key not in types:
-            raise unknown("setting of target gaussian", key, types)
-    return {
-        key: text if types[key] == "str" else parse_number(key, text, whole=types[key] == "int")
-        for key, text in given.items()
-    }

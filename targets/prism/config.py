@@ -15,7 +15,7 @@ from typing import Any
 from privbench import accounting, pld
 from privbench.defenses.base import Defense, build_defense
 from privbench.errors import InputError, unknown
-from privbench.options import AuditOptions, parse_number
+from privbench.options import AuditOptions, read_settings
 from privbench.registry import Registry
 from privbench.target import Epsilon, Role
 from privbench.tensors import RELEASE_TYPES
@@ -117,7 +117,7 @@ class PrismConfig:
 
 def resolve(options: AuditOptions, registry: Registry, tasks: Mapping[str, str], records: int | None) -> PrismConfig:
     """Check every option and fix the noise. `records` is the number of training records a reader found."""
-    training = _training(options.settings)
+    training = Training(**read_settings(Training, options.settings, "prism"))
     if records is None:
         records = training.train
     if training.canaries > records:
@@ -199,16 +199,6 @@ def epsilons(config: PrismConfig) -> tuple[Epsilon, ...]:
             "the encoders learned of labels through noised releases only (the server trains on clean ones)",
         ),
     )
-
-
-def _training(settings: Mapping[str, str]) -> Training:
-    types = {f.name: f.type for f in fields(Training)}
-    values: dict[str, Any] = {}
-    for key, text in settings.items():
-        if key not in types:
-            raise unknown("setting of target prism", key, types)
-        values[key] = text if types[key] == "str" else parse_number(key, text, whole=types[key] == "int")
-    return Training(**values)
 
 
 def _defense_spec(options: AuditOptions) -> str:

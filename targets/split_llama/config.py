@@ -18,7 +18,7 @@ from privbench.data.surveys import synthetic
 from privbench.data.surveys.read import parse_spec
 from privbench.data.surveys.splits import Share, parts
 from privbench.errors import InputError, unknown
-from privbench.options import AuditOptions, parse_number
+from privbench.options import AuditOptions, parse_number, read_settings
 from privbench.targets.split_llama.halves import BOTTLENECK, Placement
 from privbench.targets.split_llama.models import shape_of
 from privbench.tensors import RELEASE_TYPES
@@ -184,14 +184,8 @@ def _check_data(data: str) -> None:
 
 
 def _tuning(model: str, settings: Mapping[str, str]) -> Tuning:
-    types = {f.name: f.type for f in fields(Tuning)}
     given = settings if model == DEFAULT_MODEL else {**_PRETRAINED, **settings}
-    values: dict[str, Any] = {}
-    for key, text in given.items():
-        if key not in types:
-            raise unknown("setting of target split-llama", key, types)
-        values[key] = text if types[key] == "str" else parse_number(key, text, whole=types[key] == "int")
-    tuning = Tuning(**values)
+    tuning = Tuning(**read_settings(Tuning, given, "split-llama"))
     return tuning if tuning.steps else replace(tuning, steps=_one_pass(tuning))
 
 
