@@ -64,7 +64,8 @@ license: apache-2.0
 
 A LlamaForCausalLM of {f.parameters:,} parameters with a tokenizer of its own, small enough to audit a split language
 model on one core. It knows the vocabulary and the format of serialised surveys and finds the answer that belongs to a
-question. It answers no question whose answer is not in the text before it is trained for it.
+question. Asked for what is not in the text, before it is trained for it, it repeats an answer given on the same scale:
+that can be right more often than a guess where the two go together, and is no knowledge of the survey.
 
 | | |
 |---|---|
