@@ -1,10 +1,17 @@
 """How right categorical answers are, given as text: accuracy, macro F1, balanced accuracy, quadratic kappa, ANLS.
 
 Texts are compared without case and surplus blanks. What was said need not be an option: such an answer is wrong, counts
-in every denominator and is never dropped. Every metric is a function of how often each pair of truth and answer occurs,
-so that its bootstrap over respondents (Efron 1979, percentile interval) draws these counts from their multinomial.
-Accuracy has its exact interval instead (Clopper and Pearson 1934). Where all answers are right the bootstrap has no
-width: accuracy's interval then says what that is worth. Where a metric has no value the result says why.
+in every denominator and is never dropped. Where a metric has no value the result says why.
+
+Intervals of accuracy and of its gain are exact or provably conservative (Clopper and Pearson 1934). All others follow
+one rule. Every metric is a function of how often each pair of truth and answer occurs; these counts are drawn as in the
+Bayesian bootstrap (Rubin 1981: a Gamma for every count) with one unseen respondent added: for the lower limit one whose
+answer is wrong (no option, worth 0), for the upper limit one who is right. For one proportion that is Clopper and
+Pearson's interval again; for a sum over classes it is the melded interval (Fay, Proschan and Brittain 2015), for a mean
+the one of Gaffke (2005). So one respondent has almost the whole range, n right ones have 3.7 / n, and no interval is
+without width. Metrics that average over classes have an unseen respondent in each class, since each is a proportion of
+its own; kappa has one in all, of any level. That the level is kept is proven for one proportion and measured for the
+rest. A class that is no one's truth in the sample is not spoken of: the average is over the classes seen.
 
 Bad input (no answers, unequal lengths, a truth that is no option, repeated options) raises ValueError.
 """
@@ -20,9 +27,10 @@ import numpy.typing as npt
 from scipy import stats
 
 from privbench.stats.auc import Interval
-from privbench.stats.binomial import clopper_pearson
+from privbench.stats.binomial import clopper_pearson, lower_limit
 
 Array = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 RESAMPLES = 2000
 NEAR = 0.5
@@ -46,7 +54,7 @@ class Anls:
 
 def accuracy(truth: Sequence[str], said: Sequence[str], options: Sequence[str], level: float = 0.95) -> Interval:
     """Share of right answers with its exact interval."""
-    table = _table(truth, said, options)
+    table = _counts(truth, options, said)
     right, n = int(np.trace(table)), len(truth)
     return Interval(right / n, *clopper_pearson(right, n, level), n)
 
@@ -55,14 +63,14 @@ def macro_f1(
     truth: Sequence[str], said: Sequence[str], options: Sequence[str], rng: np.random.Generator, level: float = 0.95
 ) -> Interval:
     """F1 averaged over the options that are anyone's truth; one that is never said has 0."""
-    return _bootstrap(_macro_f1, _table(truth, said, options), rng, level)
+    return _tabled(_macro_f1, _counts(truth, options, said), rng, level)
 
 
 def balanced_accuracy(
     truth: Sequence[str], said: Sequence[str], options: Sequence[str], rng: np.random.Generator, level: float = 0.95
 ) -> Interval:
     """Recall averaged over the options that are anyone's truth."""
-    return _bootstrap(_balanced_accuracy, _table(truth, said, options), rng, level)
+    return _tabled(_balanced_accuracy, _counts(truth, options, said), rng, level)
 
 
 def quadratic_kappa(
@@ -71,13 +79,12 @@ def quadratic_kappa(
     """Agreement beyond chance on an ordinal scale, lowest first, disagreement weighed by its square (Cohen 1968).
 
     An answer off the scale counts as the level farthest from the truth. 0 when all truths are one level and something
-    else is said; `Undefined` when truths and answers are all the same level. A resample of that kind is taken as -1 for
-    the lower limit and as 1 for the upper.
+    else is said; `Undefined` when truths and answers are all the same level.
     """
-    table = _table(truth, said, scale)
-    if table[:, :-1].diagonal().max() == len(truth):
+    table = _counts(truth, scale, said)
+    if np.isnan(_kappa(table[None].astype(np.float64))).any():
         return Undefined(f"all {len(truth)} truths and answers are the same: no agreement beyond chance can be seen")
-    return _bootstrap(_kappa, table, rng, level, widest=(-1.0, 1.0))
+    return _tabled(_kappa, table, rng, level)
 
 
 def anls(
@@ -94,7 +101,7 @@ def anls(
     beside accuracy.
     """
     lenient, strict = _similarities(truth, said, scale)
-    return Anls(_mean(lenient, rng, level), _mean(strict, rng, level))
+    return Anls(_mean(lenient, 0.0, rng, level), _mean(strict, 0.0, rng, level))
 
 
 def gain(
@@ -106,20 +113,23 @@ def gain(
     rng: np.random.Generator,
     level: float = 0.95,
 ) -> Interval:
-    """How much more right `said` is than `base` about the same respondents, by "accuracy", "macro F1", "quadratic
-    kappa", "ANLS" (lenient) or "ANLS strict"; the interval draws respondents with both of their answers.
+    """How much more right `said` is than `base` about the same respondents, by "accuracy", "macro F1", "balanced
+    accuracy", "quadratic kappa", "ANLS" (lenient) or "ANLS strict"; the interval is of respondents with both answers.
 
-    options: from the lowest to the highest for kappa and ANLS, where they have an order. A resample without a value, of
-    kappa alone, counts as no agreement.
+    options: from the lowest to the highest for kappa and ANLS, where they have an order. A kappa without a value counts
+    as no agreement. The interval in accuracy is provably conservative: above 0 only where the exact McNemar test
+    rejects at this level. In the others the unseen respondent is one whom one of the two gets right and the other not.
     """
+    if metric == "accuracy":
+        return _accuracy_gain(_counts(truth, options, said, base), level)
     if metric in _TABLED:
-        both = np.stack([_table(truth, base, options), _table(truth, said, options)])
-        return _paired(_TABLED[metric], both, _triples(truth, said, base, options), rng, level)
+        return _gain(_TABLED[metric], _counts(truth, options, said, base), rng, level)
     strict = metric == "ANLS strict"
     if not strict and metric != "ANLS":
-        raise ValueError(f"no gain in '{metric}'; there is one in {', '.join((*_TABLED, 'ANLS', 'ANLS strict'))}.")
+        known = ", ".join(("accuracy", *_TABLED, "ANLS", "ANLS strict"))
+        raise ValueError(f"no gain in '{metric}'; there is one in {known}.")
     ours, theirs = (_similarities(truth, one, options)[strict] for one in (said, base))
-    return _mean(ours - theirs, rng, level)
+    return _mean(ours - theirs, -1.0, rng, level)
 
 
 def over_seeds(values: Sequence[float], level: float = 0.95) -> Interval | Undefined:
@@ -155,85 +165,114 @@ def _check(truth: Sequence[str], said: Sequence[str]) -> None:
         raise ValueError(f"need as many answers as truths and at least 1, got {len(said)} and {len(truth)}.")
 
 
-def _table(truth: Sequence[str], said: Sequence[str], options: Sequence[str]) -> npt.NDArray[np.int64]:
-    """How often each option [K] was answered by each option, and in the last column by none of them [K, K + 1]."""
-    _check(truth, said)
+def _counts(truth: Sequence[str], options: Sequence[str], *answers: Sequence[str]) -> Counts:
+    """How often each option [K] was answered by each option, and in the last place by none of them: [K, K + 1] for one
+    method's answers, [K, K + 1, K + 1] for two.
+    """
+    for said in answers:
+        _check(truth, said)
     place = {_normal(option): number for number, option in enumerate(options)}
     if len(place) < len(options):
         raise ValueError(f"options must differ (without case and blanks), got {list(options)}.")
     if strange := sorted({t for t in truth if _normal(t) not in place}):
         raise ValueError(f"truth {strange[0]!r} is none of the options {list(options)}.")
-    rows = np.array([place[_normal(t)] for t in truth])
-    columns = np.array([place.get(_normal(s), len(place)) for s in said])
-    table = np.zeros((len(place), len(place) + 1), dtype=np.int64)
-    np.add.at(table, (rows, columns), 1)
-    return table
-
-
-def _triples(
-    truth: Sequence[str], said: Sequence[str], base: Sequence[str], options: Sequence[str]
-) -> npt.NDArray[np.int64]:
-    """How often each option was answered so by the one and so by the other, [K, K + 1, K + 1]."""
-    place = {_normal(option): number for number, option in enumerate(options)}
-    codes = [[place.get(_normal(text), len(place)) for text in texts] for texts in (truth, said, base)]
-    counts = np.zeros((len(place), len(place) + 1, len(place) + 1), dtype=np.int64)
-    np.add.at(counts, tuple(map(np.array, codes)), 1)
+    codes = [np.array([place.get(_normal(text), len(place)) for text in texts]) for texts in (truth, *answers)]
+    counts = np.zeros((len(place), *[len(place) + 1] * len(answers)), dtype=np.int64)
+    np.add.at(counts, tuple(codes), 1)
     return counts
 
 
-def _paired(
+def _accuracy_gain(counts: Counts, level: float) -> Interval:
+    """Of d, the share of respondents with one of two answers right, and w, our share of these, the gain is d (2 w - 1).
+
+    Each side's error is split between exact limits of d of n and of w of those counted, given their number. A lower
+    limit of w above 1/2 takes the lower limit of d, one below takes the upper. Conservative: below a true w of 1/2 only
+    the upper one is ever taken while that of w holds, and above it a negative limit cannot be wrong.
+    """
+    n, each = int(counts.sum()), np.arange(len(counts))
+    both = int(counts[each, each, each].sum())
+    wins, losses = int(counts[each, each].sum()) - both, int(counts[each, :, each].sum()) - both
+    unlike = wins + losses
+    fewest, most = clopper_pearson(unlike, n, (1 + level) / 2)
+
+    def least(won: int) -> float:
+        ahead = 2 * lower_limit(won, unlike, (1 - level) / 4) - 1 if unlike else -1.0
+        return ahead * (fewest if ahead > 0 else most)
+
+    return Interval((wins - losses) / n, least(wins), -least(losses), n)
+
+
+def _gain(metric: Callable[[Array], Array], counts: Counts, rng: np.random.Generator, level: float) -> Interval:
+    """counts: [K, K + 1, K + 1], of our answers and the baseline's."""
+
+    def gained(drawn: Array) -> Array:
+        gain: Array = np.nan_to_num(metric(drawn.sum(3))) - np.nan_to_num(metric(drawn.sum(2)))
+        return gain
+
+    each, unseen = np.arange(len(counts)), _unseen(metric, counts)
+    worse, better = np.zeros((2, *counts.shape))
+    worse[each, -1, each] = better[each, each, -1] = unseen
+    return _limits(gained, counts, worse, better, rng, level)
+
+
+def _tabled(metric: Callable[[Array], Array], table: Counts, rng: np.random.Generator, level: float) -> Interval:
+    each, unseen = np.arange(len(table)), _unseen(metric, table)
+    worse, better = np.zeros((2, *table.shape))
+    worse[:, -1] = better[each, each] = unseen
+    return _limits(metric, table, worse, better, rng, level)
+
+
+def _mean(values: Array, worst: float, rng: np.random.Generator, level: float) -> Interval:
+    """Mean over respondents of values between `worst` and 1; those of equal value are exchangeable."""
+    distinct, counts = np.unique([*values, worst, 1.0], return_counts=True)
+    worse, better = (distinct == end for end in (worst, 1.0))
+
+    def mean(drawn: Array) -> Array:
+        weighed: Array = drawn @ distinct / drawn.sum(1)
+        return weighed
+
+    return _limits(mean, counts - worse - better, worse.astype(float), better.astype(float), rng, level)
+
+
+def _unseen(metric: Callable[[Array], Array], counts: Counts) -> Array:
+    """How many unseen respondents each option has as their truth [K]."""
+    options = len(counts)
+    return np.full(options, 1 / options) if metric is _kappa else np.sign(counts.reshape(options, -1).sum(1)) * 1.0
+
+
+def _limits(
     metric: Callable[[Array], Array],
-    both: npt.NDArray[np.int64],
-    triples: npt.NDArray[np.int64],
+    counts: Counts,
+    worse: Array,
+    better: Array,
     rng: np.random.Generator,
     level: float,
 ) -> Interval:
-    """both: tables of the baseline and of what is compared with it."""
-    n = int(triples.sum())
-    base, ours = np.nan_to_num(metric(both.astype(np.float64)))
-    drawn = rng.multinomial(n, triples.ravel() / n, size=RESAMPLES).reshape(-1, *triples.shape).astype(np.float64)
-    gains = np.nan_to_num(metric(drawn.sum(3))) - np.nan_to_num(metric(drawn.sum(2)))
-    low, high = np.quantile(gains, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(ours - base), float(low), float(high), n)
-
-
-def _bootstrap(
-    metric: Callable[[Array], Array],
-    table: npt.NDArray[np.int64],
-    rng: np.random.Generator,
-    level: float,
-    widest: tuple[float, float] = (0.0, 1.0),
-) -> Interval:
-    """metric: [B, K, K'] -> [B]; a resample where it is NaN counts as the two widest values."""
-    n = int(table.sum())
-    value = float(metric(table[None].astype(np.float64))[0])
-    cells = table.ravel() / n
-    drawn = metric(rng.multinomial(n, cells, size=RESAMPLES).reshape(-1, *table.shape).astype(np.float64))
-    low, high = (np.where(np.isnan(drawn), end, drawn) for end in widest)
+    """metric: counts [B, ...] -> [B]; worse, better: the unseen respondents of either limit, shaped as counts."""
+    value = float(metric(counts[None].astype(np.float64))[0])
+    size = (RESAMPLES, *counts.shape)
+    drawn = rng.standard_gamma(counts, size=size)
     tail = (1 - level) / 2
-    return Interval(value, float(np.quantile(low, tail)), float(np.quantile(high, 1 - tail)), n)
-
-
-def _mean(values: Array, rng: np.random.Generator, level: float) -> Interval:
-    """Mean over respondents; respondents of equal value are exchangeable, so their numbers are drawn."""
-    distinct, counts = np.unique(values, return_counts=True)
-    drawn = rng.multinomial(len(values), counts / len(values), size=RESAMPLES) @ distinct / len(values)
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(values.mean()), float(low), float(high), len(values))
+    low = float(np.quantile(metric(drawn + rng.standard_gamma(worse, size=size)), tail))
+    high = float(np.quantile(metric(drawn + rng.standard_gamma(better, size=size)), 1 - tail))
+    return Interval(value, min(low, value), max(high, value), int(counts.sum()))
 
 
 def _macro_f1(tables: Array) -> Array:
     right = np.diagonal(tables, axis1=1, axis2=2)
     true, said = tables.sum(2), tables[:, :, :-1].sum(1)
-    f1 = 2 * right / np.maximum(true + said, 1)
-    averaged: Array = (f1 * (true > 0)).sum(1) / (true > 0).sum(1)
-    return averaged
+    return _over_seen(2 * right, true + said, true > 0)
 
 
 def _balanced_accuracy(tables: Array) -> Array:
     right, true = np.diagonal(tables, axis1=1, axis2=2), tables.sum(2)
-    recall: Array = (right / np.maximum(true, 1)).sum(1) / (true > 0).sum(1)
-    return recall
+    return _over_seen(right, true, true > 0)
+
+
+def _over_seen(part: Array, whole: Array, seen: npt.NDArray[np.bool_]) -> Array:
+    """Mean of part / whole [B, K] over the options that are anyone's truth."""
+    mean: Array = np.divide(part, whole, out=np.zeros_like(part), where=seen).sum(1) / seen.sum(1)
+    return mean
 
 
 def _kappa(tables: Array) -> Array:
@@ -250,13 +289,8 @@ def _kappa(tables: Array) -> Array:
     return kappa
 
 
-def _accuracy(tables: Array) -> Array:
-    right: Array = np.trace(tables, axis1=1, axis2=2) / tables.sum((1, 2))
-    return right
-
-
 _TABLED: Mapping[str, Callable[[Array], Array]] = {
-    "accuracy": _accuracy,
     "macro F1": _macro_f1,
+    "balanced accuracy": _balanced_accuracy,
     "quadratic kappa": _kappa,
 }
