@@ -7,11 +7,16 @@ Intervals of accuracy and of its gain are exact or provably conservative (Cloppe
 one rule. Every metric is a function of how often each pair of truth and answer occurs; these counts are drawn as in the
 Bayesian bootstrap (Rubin 1981: a Gamma for every count) with one unseen respondent added: for the lower limit one whose
 answer is wrong (no option, worth 0), for the upper limit one who is right. For one proportion that is Clopper and
-Pearson's interval again; for a sum over classes it is the melded interval (Fay, Proschan and Brittain 2015), for a mean
-the one of Gaffke (2005). So one respondent has almost the whole range, n right ones have 3.7 / n, and no interval is
-without width. Metrics that average over classes have an unseen respondent in each class, since each is a proportion of
-its own; kappa has one in all, of any level. That the level is kept is proven for one proportion and measured for the
-rest. A class that is no one's truth in the sample is not spoken of: the average is over the classes seen.
+Pearson's interval again (so Fay, Proschan and Brittain 2015, whose melded intervals have one in every class), for a
+mean the one of Gaffke (2005): one respondent has almost the whole range, n right ones have 3.7 / n, and no interval is
+without width. Of metrics that average over k classes each class has 1 / sqrt(k) of an unseen respondent, since their
+shifts add up while their errors only do so as roots; kappa has one in all, of any level.
+
+The level is proven for one proportion and measured for the rest. 4 tables of 2 and 5 classes (even, rare ones, nearly
+all right), 10 to 500 respondents, of a nominal 5%: values missed 0% to 5% (kappa up to 8%), gains 0% to 6%, where
+percentile intervals missed 4% to 82%. From 100 respondents on values are 3% to 20% wider than these where enough are
+wrong for them to hold (kappa up to 51%), gains 10% to 120%: rare classes are unsure of two methods.
+A class that is no one's truth in the sample is not spoken of: the average is over the classes seen.
 
 Bad input (no answers, unequal lengths, a truth that is no option, repeated options) raises ValueError.
 """
@@ -237,7 +242,10 @@ def _mean(values: Array, worst: float, rng: np.random.Generator, level: float) -
 def _unseen(metric: Callable[[Array], Array], counts: Counts) -> Array:
     """How many unseen respondents each option has as their truth [K]."""
     options = len(counts)
-    return np.full(options, 1 / options) if metric is _kappa else np.sign(counts.reshape(options, -1).sum(1)) * 1.0
+    if metric is _kappa:
+        return np.full(options, 1 / options)
+    seen = counts.reshape(options, -1).any(axis=1)
+    return seen / math.sqrt(seen.sum())
 
 
 def _limits(

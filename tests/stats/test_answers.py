@@ -218,13 +218,13 @@ def people(seed: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def weighed(score: Callable[..., float], name: str, columns: Sequence[np.ndarray], right: Sequence[bool]) -> np.ndarray:
     """A score under exponential weights, one by one, with the unseen respondents whose answers in each column (after
-    the truth's) are right or are not: one of each level, for kappa a fifth of one.
+    the truth's) are right or are not: 1 / sqrt(5) of each level, for kappa 1 / 5.
     """
     draw, count = np.random.default_rng(8), len(columns[0])
     wrong = ["extremely severe"] * 3 + ["normal"] * 2 if name == "quadratic kappa" else ["banana"] * 5
     unseen = [SEVERITY, *(SEVERITY if one else wrong for one in right)]
     rows = [np.concatenate([column, more]) for column, more in zip(columns, unseen, strict=True)]
-    shape = [1.0] * count + [0.2 if name == "quadratic kappa" else 1.0] * 5
+    shape = [1.0] * count + [0.2 if name == "quadratic kappa" else 0.2**0.5] * 5
     return np.array([score(*rows, draw.gamma(shape)) for _ in range(400)])
 
 
@@ -434,6 +434,15 @@ def test_four_wins_of_five_hundred_do_not_beat_and_thirty_do() -> None:
         for wins in (4, 30):
             base = [SEVERITY[(k + 2) % 5] for k in range(wins)] + truth[wins:]
             assert (gain(name, truth, truth, base, SEVERITY, rng()).low > 0) == (wins == 30), (name, wins)
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("other", ["extremely severe", "banana"])
+def test_nor_do_four_wins_within_one_class(name: str, classes: int, other: str) -> None:
+    truth = [SEVERITY[k % classes] for k in range(500)]
+    base = [other if k < 4 * classes and k % classes == 0 else told for k, told in enumerate(truth)]
+    assert gain(name, truth, truth, base, SEVERITY, rng()).low < 0
 
 
 @pytest.mark.parametrize("n", [5, 30])
