@@ -20,8 +20,8 @@ from privbench.threat import ThreatModel
 from privbench.verdict import Verdict
 
 LEVEL = 0.95
-ROWS = ("weights", "gains", "shuffled", "modes")
-"""Of the score array recovered/ATTACK/SECRET/RELEASES/METRIC [4, m]."""
+ROWS = ("value", "shuffled", "baseline", "squares")
+"""Of the score array recovered/ATTACK/SECRET/RELEASES/METRIC [4]: sums, since a record's part tells its answers."""
 
 
 def assemble_inputs(header: Header, inversions: Inversions) -> Judged:
@@ -35,7 +35,7 @@ def assemble_inputs(header: Header, inversions: Inversions) -> Judged:
         for (releases, metric), found in outcome.found.items():
             blank = _blank(header, name, outcome.card, outcome.threat, secret, releases, metric)
             findings.append(_measured(blank, found, inversions))
-            scores[f"recovered/{name}/{secret}/{releases}/{metric}"] = np.stack([getattr(found, row) for row in ROWS])
+            scores[f"recovered/{name}/{secret}/{releases}/{metric}"] = np.array([getattr(found, row) for row in ROWS])
         scores[f"curve/{name}/{secret}"] = outcome.curve
         series[name] = _curve(outcome.curve, m)
     for name, (card, threat, why) in inversions.refused.items():
@@ -69,7 +69,7 @@ def _measured(finding: Finding, found: Recovered, inversions: Inversions) -> Fin
     reason = (
         f"no bound here speaks about the kind '{inversions.mechanism.kind}'"
         if inversions.mechanism is not None
-        else "no bound: nobody described a mechanism on this channel"
+        else "no noise or other mechanism is described at this cut, so that no bound speaks"
     )
     return replace(
         finding,
@@ -78,7 +78,7 @@ def _measured(finding: Finding, found: Recovered, inversions: Inversions) -> Fin
         high=high,
         level=LEVEL,
         n=found.n,
-        canaries=len(found.gains),
+        canaries=found.records,
         baseline=found.baseline,
         controls={"positive": None, "negative": _shuffled(found)},
         verdict=Verdict.UNCOVERED,
@@ -88,14 +88,12 @@ def _measured(finding: Finding, found: Recovered, inversions: Inversions) -> Fin
 
 def _shuffled(found: Recovered) -> dict[str, Any]:
     """Negative control: read as another record's, an input tells no more than the most frequent answers do."""
-    low, high = share_interval(found.shuffled, found.weights, CONTROL_LEVEL)
-    value = min(float(found.shuffled.sum()), 1.0)
-    return {"value": value, "low": low, "high": high, "n": found.n, "passed": low <= found.baseline}
+    low, high = share_interval(found.shuffled, found.records, found.squares, CONTROL_LEVEL)
+    return {"value": found.shuffled, "low": low, "high": high, "n": found.n, "passed": low <= found.baseline}
 
 
 def _curve(values: Floats, m: int) -> Series:
     """Token accuracy of each release by itself, with its 95% limits over m records."""
-    weights = np.full(m, 1 / m)
-    ends = [share_interval(value * weights, weights, LEVEL) for value in values]
+    ends = [share_interval(float(value), m, 1 / m, LEVEL) for value in values]
     steps = tuple(float(t) for t in range(1, len(values) + 1))
     return Series(steps, tuple(map(float, values)), tuple(low for low, _ in ends), tuple(high for _, high in ends))

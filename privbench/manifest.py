@@ -24,7 +24,9 @@ from privbench.options import AuditOptions
 from privbench.record import SCHEMA
 from privbench.registry import BUILT_IN, GROUPS, Registry
 
-_PACKAGES = ("torch", "numpy", "scipy", "safetensors", "opacus", "dp-accounting")
+_PACKAGES = (
+    "torch", "numpy", "scipy", "safetensors", "opacus", "dp-accounting", "transformers", "peft", "tokenizers",
+)  # fmt: skip
 
 
 def manifest(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,36 +21,31 @@ Floats = npt.NDArray[np.float64]
 Said = Sequence[Mapping[int, tuple[int, ...]]]
 """Of each record, the tokens of its answer by question."""
 
+T = TypeVar("T")
+
 METRICS = ("token-accuracy", "answer-accuracy")
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """One metric of one reconstruction, as what each record adds to it, [m] each; `value` is the sum of gains.
+    """One metric of one reconstruction. Sums over records alone: what a record adds would tell its answers.
 
-    weights   what a record adds when all its answers are read; they sum to 1
-    gains     what it adds; shuffled: when compared with the answers of another record; modes: when each question is
-              answered by the most frequent answer among these records, which takes no leak at all
+    value     what was read; shuffled: when each record is compared with the answers of another; baseline: the most that
+              any reply reads which says the same of every record, which takes no leak at all
+    squares   sum of the squared weights of the records, which sum to 1
     n         guesses: tokens, or answers
     """
 
-    weights: Floats
-    gains: Floats
-    shuffled: Floats
-    modes: Floats
+    value: float
+    shuffled: float
+    baseline: float
+    squares: float
+    records: int
     n: int
-
-    @property
-    def value(self) -> float:
-        return min(float(self.gains.sum()), 1.0)
-
-    @property
-    def baseline(self) -> float:
-        return min(float(self.modes.sum()), 1.0)
 
     def interval(self) -> tuple[float, float]:
         """Two-sided 95% over records."""
-        return share_interval(self.gains, self.weights)
+        return share_interval(self.value, self.records, self.squares)
 
 
 @dataclass(frozen=True)
@@ -75,22 +71,43 @@ class Truth:
         answer-accuracy: whole answers, balanced: averaged over the answers given to a question, then over questions.
         """
         truth, read = self.said(self.tokens), self.said(guess)
-        modes = _modes(truth)
-        shares = _token_shares if metric == "token-accuracy" else _answer_shares
+        by_token = metric == "token-accuracy"
+        shares, always = (_token_shares, _common_tokens) if by_token else (_answer_shares, _common_answers)
         weights, gains = shares(truth, read)
-        shuffled = shares(truth, [read[i] for i in order])[1]
-        always = shares(truth, [modes] * len(truth))[1]
-        count = sum(len(span) if metric == "token-accuracy" else 1 for record in truth for span in record.values())
-        return Recovered(weights, gains, shuffled, always, count)
+        _, shuffled = shares(truth, [read[i] for i in order])
+        _, common = shares(truth, [always(truth)] * len(truth))
+        n = sum(len(span) if by_token else 1 for record in truth for span in record.values())
+        value, other, base = (min(float(row.sum()), 1.0) for row in (gains, shuffled, common))
+        return Recovered(value, other, base, float((weights**2).sum()), len(truth), n)
 
 
-def _modes(truth: Said) -> dict[int, tuple[int, ...]]:
-    """The most frequent answer to each question; of equally frequent ones the first in order of tokens."""
+def _common_tokens(truth: Said) -> dict[int, tuple[int, ...]]:
+    """The token that adds most at each place of each question's answers: no constant reply reads more tokens, and no
+    reply that goes by another record's answers does on average.
+    """
+    added: dict[int, list[dict[int, float]]] = {}
+    for record in truth:
+        weight = 1 / sum(map(len, record.values()))
+        for question, answer in record.items():
+            places = added.setdefault(question, [])
+            places += [{} for _ in range(len(answer) - len(places))]
+            for place, token in zip(places, answer, strict=False):
+                place[token] = place.get(token, 0.0) + weight
+    return {q: tuple(_most(place) for place in places) for q, places in added.items()}
+
+
+def _common_answers(truth: Said) -> dict[int, tuple[int, ...]]:
+    """One answer to each question, the most frequent: any other reads as much where all answers count the same."""
     counts: dict[int, Counter[tuple[int, ...]]] = {}
     for record in truth:
         for question, answer in record.items():
             counts.setdefault(question, Counter())[answer] += 1
-    return {q: min(found, key=lambda answer: (-found[answer], answer)) for q, found in counts.items()}
+    return {q: _most(found) for q, found in counts.items()}
+
+
+def _most(counts: Mapping[T, float]) -> T:
+    """The most frequent; of equals the first that was met."""
+    return max(counts, key=lambda item: counts[item])
 
 
 def _token_shares(truth: Said, read: Said) -> tuple[Floats, Floats]:

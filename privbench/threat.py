@@ -122,13 +122,13 @@ def curious_site(name: str) -> ThreatModel:
 
 
 def curious_server() -> ThreatModel:
-    """A server that keeps the cut activations it receives; it knows the defence and the public base model."""
+    """A server that keeps the cut activations it receives; it knows the public base model."""
     return ThreatModel(
         Party.SERVER,
         "",
         Behaviour.CURIOUS,
         frozenset({Channel.ACTIVATIONS}),
-        frozenset({Knowledge.MECHANISM, Knowledge.BASE}),
+        frozenset({Knowledge.BASE}),
     )
 
 

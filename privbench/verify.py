@@ -156,8 +156,9 @@ def _inputs_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: 
         counted = {(item.releases, item.metric): item.n or 0 for item in audit.findings if item.attack == name}
         found = {}
         for over, metric in product(sorted({1, said["releases"]}), METRICS):
-            weights, gains, shuffled, modes = scores[f"recovered/{key}/{over}/{metric}"].astype(np.float64)
-            found[over, metric] = Recovered(weights, gains, shuffled, modes, counted.get((over, metric), 0))
+            value, shuffled, base, squares = map(float, scores[f"recovered/{key}/{over}/{metric}"])
+            n = counted.get((over, metric), 0)
+            found[over, metric] = Recovered(value, shuffled, base, squares, said["records"], n)
         outcomes[name] = Inverted(card, threat, found, scores[f"curve/{key}"])
     mechanism = input_mechanism(mechanisms, victim)
     return Inversions(victim, outcomes, refused, said["releases"], scores[f"index/{said['name']}"], mechanism)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -70,29 +71,29 @@ def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]
         elif array.dtype not in _TYPES.get(kind, _SCORES):
             yield f"{name}: has type {array.dtype}"
         else:
-            yield from _impossible(kind, name, array)
+            yield from _impossible(kind, name, array, audit)
 
 
-def _impossible(kind: str, name: str, array: npt.NDArray[Any]) -> Iterator[str]:
+def _impossible(kind: str, name: str, array: npt.NDArray[Any], audit: Audit) -> Iterator[str]:
     """Values that an array of this kind cannot hold."""
     if kind not in ("index", "coins") and not np.isfinite(array).all():
         yield f"{name}: {int((~np.isfinite(array)).sum())} scores are NaN or infinite"
     elif kind == "coins" and array.max(initial=0) > 1:
         yield f"{name}: a coin is {int(array.max())}; it may be 0 or 1 only"
-    elif kind == "recovered":
-        yield from _no_shares(name, array)
+    elif kind == "recovered" and audit.inputs is not None:
+        yield from _no_shares(name, array, int(audit.inputs["records"]))
     elif kind == "curve" and array.ndim == 1 and not ((array >= 0) & (array <= 1)).all():
         yield f"{name}: a share lies between 0 and 1"
 
 
-def _no_shares(name: str, rows: npt.NDArray[Any]) -> Iterator[str]:
-    """Why what the records add up to is no share."""
-    weights, *others = rows.astype(np.float64)
-    if abs(float(weights.sum()) - 1) > _ROUNDING or (weights < 0).any():
-        yield f"{name}: the weights do not sum to 1"
-    if any((row < 0).any() or (row > weights * (1 + _EQUAL)).any() for row in others):
-        yield f"{name}: a record gains more than its weight"
-    if name.endswith(f"/{METRICS[0]}") and not np.allclose(weights, weights[0]):
+def _no_shares(name: str, sums: npt.NDArray[Any], records: int) -> Iterator[str]:
+    """Why these sums over records are no shares."""
+    *shares, squares = map(float, sums)
+    if not all(0 <= share <= 1 for share in shares):
+        yield f"{name}: a share lies between 0 and 1"
+    if not 1 / records <= squares * (1 + _EQUAL) <= 1 + _ROUNDING:
+        yield f"{name}: weights of {records} records that sum to 1 do not have squares that sum to {squares:.6g}"
+    elif name.endswith(f"/{METRICS[0]}") and not math.isclose(squares * records, 1):
         yield f"{name}: every record counts the same in {METRICS[0]}"
 
 
@@ -116,9 +117,7 @@ def _shapes(audit: Audit, registry: Registry) -> dict[str, tuple[int, ...]]:
         for attack in attacks_of(audit, "input/"):
             shapes[f"curve/{attack}/{name}"] = (total,)
             shapes |= {
-                f"recovered/{attack}/{name}/{over}/{metric}": (len(ROWS), m)
-                for over in (1, total)
-                for metric in METRICS
+                f"recovered/{attack}/{name}/{over}/{metric}": (len(ROWS),) for over in (1, total) for metric in METRICS
             }
     return shapes
 
@@ -140,14 +139,14 @@ def _contradictory_inputs(inputs: Mapping[str, Any], scores: Scores) -> Iterator
     for name, rows in scores.items():
         if not name.startswith("recovered/"):
             continue
-        metric, given = name.rpartition("/")[2], rows[[ROWS.index("weights"), ROWS.index("modes")]]
+        metric, given = name.rpartition("/")[2], rows[[ROWS.index("baseline"), ROWS.index("squares")]]
         holder, known = first.setdefault(metric, (name, given))
         if not np.allclose(given, known, rtol=_ROUNDING, atol=0):
-            yield f"{name}: the weights and the most frequent answers are not those of {holder}"
+            yield f"{name}: the baseline and the weights are not those of {holder}"
     for name, curve in scores.items():
         if name.startswith("curve/") and name.endswith(f"/{secret}") and len(curve) == 1:
             said = f"recovered/{name.removeprefix('curve/')}/1/{METRICS[0]}"
-            if abs(float(scores[said][ROWS.index("gains")].sum()) - float(curve[0])) > _ROUNDING:
+            if abs(float(scores[said][ROWS.index("value")]) - float(curve[0])) > _ROUNDING:
                 yield f"{name}: not what {said} adds up to, and there is one release"
 
 

@@ -54,26 +54,42 @@ def test_the_truth_reads_all_and_the_template_alone_nothing(metric: str) -> None
     assert truth().score(np.where(ANSWERS < 0, TOKENS, -1), metric, OTHER).value == 0
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_weights_sum_to_one_and_bound_every_gain(metric: str) -> None:
-    found = truth().score(TOKENS, metric, OTHER)
-    assert found.weights.sum() == pytest.approx(1)
-    for row in (found.gains, found.shuffled, found.modes):
-        assert (row >= 0).all()
-        assert (row <= found.weights + 1e-12).all()
+def test_squares_are_those_of_what_each_record_can_add() -> None:
+    # Question 0: three say 7, one 9; question 1: two say (5, 6), one (5, 8), one (4, 4).
+    weights = np.array([1 / 12 + 1 / 12, 1 / 12 + 1 / 6, 1 / 12 + 1 / 12, 1 / 4 + 1 / 6])
+    assert weights.sum() == pytest.approx(1)
+    assert truth().score(TOKENS, "answer-accuracy", OTHER).squares == pytest.approx((weights**2).sum())
+    assert truth().score(TOKENS, "token-accuracy", OTHER).squares == pytest.approx(1 / 4)
 
 
-def test_the_baseline_says_the_most_frequent_answer_to_each_question() -> None:
-    # Question 0: 7 is right for three of four. Question 1: (5, 6) is right for two, and its first token for three.
+def test_the_baseline_is_the_best_reply_that_says_the_same_of_everyone() -> None:
+    # Question 0: 7 is right for three of four. Question 1: 5 at its first place for three, 6 at its second for two.
     shares = [3 / 3, 2 / 3, 3 / 3, 0 / 3]
     assert truth().score(TOKENS, "token-accuracy", OTHER).baseline == pytest.approx(np.mean(shares))
     assert truth().score(TOKENS, "answer-accuracy", OTHER).baseline == pytest.approx((1 / 2 + 1 / 3) / 2)
 
 
+@given(st.lists(st.lists(st.integers(1, 3), min_size=1, max_size=3), min_size=2, max_size=6), st.data())
+def test_no_constant_reply_reads_more_tokens_than_the_baseline(answers: list[list[int]], data: st.DataObject) -> None:
+    """Answers of unequal lengths, which share tokens: a mode of whole answers would read less."""
+    tokens, places = np.full((len(answers), 3), -1), np.full((len(answers), 3), -1)
+    for row, answer in enumerate(answers):
+        tokens[row, : len(answer)], places[row, : len(answer)] = answer, 0
+    known = Truth(tokens, places)
+    reply = np.tile(data.draw(st.lists(st.integers(1, 3), min_size=3, max_size=3)), (len(answers), 1))
+    order = np.roll(np.arange(len(answers)), 1)
+    found = known.score(reply, "token-accuracy", order)
+    assert found.value <= found.baseline + 1e-12
+    # Of all pairings together, another's answers read no more than that either.
+    pairs = [
+        known.score(tokens, "token-accuracy", np.full(len(answers), other)).shuffled for other in range(len(answers))
+    ]
+    assert np.mean(pairs) <= found.baseline + 1e-12
+
+
 def test_shuffled_compares_each_record_with_another_ones_answers() -> None:
     # Row i is compared with the answers read of row OTHER[i].
-    shares = [2 / 3, 2 / 3, 0, 0]
-    assert truth().score(TOKENS, "token-accuracy", OTHER).shuffled == pytest.approx(np.array(shares) / 4)
+    assert truth().score(TOKENS, "token-accuracy", OTHER).shuffled == pytest.approx(np.mean([2 / 3, 2 / 3, 0, 0]))
 
 
 def test_counts_are_of_tokens_and_of_answers() -> None:
@@ -85,4 +101,4 @@ def test_answers_of_another_length_are_not_lined_up_with_the_wrong_question() ->
     tokens, places = np.array([[1, 2, 3, -1], [1, 2, 2, 3]]), np.array([[0, 1, 1, -1], [0, 0, 1, 1]])
     found = Truth(tokens, places).score(tokens, "token-accuracy", np.array([1, 0]))
     # Record 0: "1" against (1, 2); "2 3" against (2, 3). Record 1: (1, 2) against "1"; (2, 3) against "2 3".
-    assert found.shuffled == pytest.approx(np.array([3 / 3, 3 / 4]) / 2)
+    assert found.shuffled == pytest.approx(np.mean([3 / 3, 3 / 4]))

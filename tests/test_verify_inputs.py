@@ -23,7 +23,7 @@ ONE, ALL = (f"recovered/{ATTACK}/{SECRET}/{over}/token-accuracy" for over in (1,
 ANSWERS = ONE.replace("token-accuracy", "answer-accuracy")
 CURVE, INDEX = f"curve/{ATTACK}/{SECRET}", f"index/{SECRET}"
 FIRST = f"{ATTACK}/{SECRET}/1/token-accuracy/none"
-WEIGHTS, GAINS, SHUFFLED, MODES = range(4)
+VALUE, SHUFFLED, BASELINE, SQUARES = range(4)
 
 
 @pytest.fixture(scope="module")
@@ -67,32 +67,18 @@ def on(name: str, change: Callable[[np.ndarray], Any]) -> Edit:
     return edit
 
 
-def put(row: int, value: float, column: Any = 0) -> Callable[[np.ndarray], None]:
+def put(row: int, value: float) -> Callable[[np.ndarray], None]:
     def change(array: np.ndarray) -> None:
-        array[row, column] = value
+        array[row] = value
 
     return change
 
 
-def less(array: np.ndarray) -> None:
-    array[GAINS] /= 2
+def half(row: int) -> Callable[[np.ndarray], None]:
+    def change(array: np.ndarray) -> None:
+        array[row] /= 2
 
-
-def light(array: np.ndarray) -> None:
-    array[:] /= 2
-
-
-def uneven(array: np.ndarray) -> None:
-    array[:, 0] /= 2
-    array[:, 1] *= 1.5
-
-
-def easier(array: np.ndarray) -> None:
-    array[MODES] = array[WEIGHTS]
-
-
-def heavier(array: np.ndarray) -> None:
-    array[:] = np.roll(array, 1, axis=1)
+    return change
 
 
 def finding(**changes: Any) -> Edit:
@@ -164,21 +150,21 @@ def curve_in_series(data: Data, scores: Arrays) -> None:
 
 
 TAMPERED: Mapping[str, tuple[Edit, str]] = {
-    "gain": (on(ONE, less), f"{FIRST}: value"),
-    "gain beyond its weight": (on(ONE, put(GAINS, 0.5)), "a record gains more than its weight"),
-    "gain below nothing": (on(ONE, put(GAINS, -0.001)), "a record gains more than its weight"),
-    "gain that is no number": (on(ONE, put(GAINS, np.nan)), "1 scores are NaN or infinite"),
-    "control beyond its weight": (on(ALL, put(SHUFFLED, 0.5)), "a record gains more than its weight"),
-    "weights": (on(ANSWERS, light), "the weights do not sum to 1"),
-    "uneven weights": (on(ONE, uneven), "every record counts the same in token-accuracy"),
-    "shape of gains": (on(ONE, lambda array: array[:3]), "it must be [4, 150]"),
-    "type of gains": (on(ONE, lambda array: array.astype(np.float16)), "has type float16"),
+    "sum": (on(ONE, half(VALUE)), f"{FIRST}: value"),
+    "sum beyond a share": (on(ONE, put(VALUE, 1.5)), "a share lies between 0 and 1"),
+    "sum below nothing": (on(ONE, put(VALUE, -0.001)), "a share lies between 0 and 1"),
+    "sum that is no number": (on(ONE, put(VALUE, np.nan)), "1 scores are NaN or infinite"),
+    "control beyond a share": (on(ALL, put(SHUFFLED, 1.5)), "a share lies between 0 and 1"),
+    "squares": (on(ANSWERS, put(SQUARES, 0.001)), "that sum to 1 do not have squares that sum to 0.001"),
+    "uneven weights": (on(ONE, put(SQUARES, 0.02)), "every record counts the same in token-accuracy"),
+    "shape of sums": (on(ONE, lambda array: array[:3]), "it must be [4]"),
+    "type of sums": (on(ONE, lambda array: array.astype(np.float16)), "has type float16"),
     "curve": (on(CURVE, lambda array: array / 2), f"series {ATTACK}/y"),
     "curve beyond 1": (on(CURVE, lambda array: array + 1), "a share lies between 0 and 1"),
     "length of the curve": (on(CURVE, lambda array: array[:1]), f"{CURVE}: has shape [1], it must be [2]"),
     "no index": (lambda data, scores: scores.pop(INDEX), f"{INDEX}: missing"),
     "index": (on(INDEX, np.zeros_like), f"{INDEX}: not every record once"),
-    "lost gains": (lambda data, scores: scores.pop(ONE), f"{ONE}: missing; {ATTACK} was scored"),
+    "lost sums": (lambda data, scores: scores.pop(ONE), f"{ONE}: missing; {ATTACK} was scored"),
     "lost curve": (lambda data, scores: scores.pop(CURVE), f"{CURVE}: missing; {ATTACK} was scored"),
     "value": (finding(value=0.123), f"{FIRST}: value"),
     "interval": (finding(low=0.0), f"{FIRST}: low"),
@@ -203,8 +189,8 @@ TAMPERED: Mapping[str, tuple[Edit, str]] = {
 
 
 FORGED: Mapping[str, tuple[Edit, str]] = {
-    "baseline": (on(ALL, easier), f"the weights and the most frequent answers are not those of {ONE}"),
-    "whose weight": (on(ANSWERS, heavier), "the weights and the most frequent answers are not those of"),
+    "baseline": (on(ALL, half(BASELINE)), f"the baseline and the weights are not those of {ONE}"),
+    "weights": (on(ANSWERS, put(SQUARES, 0.1)), "the baseline and the weights are not those of"),
     "index": (on(INDEX, lambda array: array + 1), f"{INDEX}: not every record once"),
     "for want of inputs": (want, f"{ATTACK}: planned by the manifest, but nothing is recorded of it"),
 }
@@ -247,7 +233,7 @@ def test_an_attack_that_had_all_it_needs_was_not_refused(
 
 def test_changed_gains_are_found_by_their_hash(records: dict[str, Path], registry: Registry, tmp_path: Path) -> None:
     folder = forge(records["inputs"], tmp_path / "f", lambda data, scores: None, None)
-    other = forge(records["inputs"], tmp_path / "o", on(ONE, less), None)
+    other = forge(records["inputs"], tmp_path / "o", on(ONE, half(VALUE)), None)
     (other / "scores.safetensors").replace(folder / "scores.safetensors")
     assert any(line.startswith("scores_sha256") for line in verify(folder, registry))
 

@@ -101,8 +101,8 @@ def _grid(values: dict[str, Any]) -> list[dict[str, Any]]:
     for key in SWEEP_LISTS:
         if key in values:
             lists[key] = _numbers(key, values.pop(key))
-    if sum(key in lists for key in ("eps", "noise_multiplier", "sigma")) != 1:
-        raise InputError("a sweep needs exactly one of --eps, --noise-multiplier and --sigma; lists are allowed.")
+    if sum(key in lists for key in SWEEP_LISTS) > 1:
+        raise InputError("a sweep takes one of --eps, --noise-multiplier and --sigma; lists are allowed.")
     settings = [str(item) for item in values.pop("set", ())]
     for item in settings:
         key, separator, text = item.partition("=")

@@ -80,9 +80,9 @@ def _draw_coins(axes: Any, series: Mapping[str, Series], audit: Audit) -> None:
 
 
 def _draw_inputs(axes: Any, series: Mapping[str, Series], audit: Audit) -> None:
-    """Every inversion against the most frequent answers, which take no leak at all."""
+    """Every inversion against the best one reply for everybody, which takes no leak at all."""
     read = most_read(audit)
-    _draw_attacks(axes, series, [], ((read and read.baseline) or 0.0, "most frequent"))
+    _draw_attacks(axes, series, [], ((read and read.baseline) or 0.0, "one reply for all"))
     axes.set_xlabel("release, one pass of the training")
     axes.set_ylabel("answer tokens read")
 

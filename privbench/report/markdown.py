@@ -75,6 +75,8 @@ def markdown(audit: Audit) -> str:
     ] or ["- none"]
     if audit.notes:
         lines += ["", "## About the data and the run", "", *(f"- {said}" for said in audit.notes)]
+    settings = ", ".join(f"{name} {value}" for name, value in words.configuration(audit))
+    lines += ["", "## Configuration", "", f"{settings}."]
     lines += ["", "## What the verdicts mean", ""]
     used = dict.fromkeys(finding.verdict for finding in audit.findings)
     lines += [f"- {words.MARKS[verdict]} {verdict}: {words.MEANINGS[verdict]}." for verdict in used]

@@ -57,7 +57,8 @@ def show(audit: Audit, console: Console) -> None:
     _note(console, notes.one_release_note(audit))
     for note in notes.interval_notes(audit):
         _note(console, note)
-    _note(console, "WITHIN means that these attacks did not exceed the bound; it is never a proof of safety.")
+    if words.confirmatory(audit):
+        _note(console, "WITHIN means that these attacks did not exceed the bound; it is never a proof of safety.")
     console.print()
 
 

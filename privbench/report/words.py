@@ -113,7 +113,7 @@ def sentence(finding: Finding, audit: Audit) -> str:
     measured = f"{number(finding.value)} {interval(finding.low, finding.high)}"
     if finding.metric in READ:
         always = (
-            f" (always the most frequent answer: {number(finding.baseline)})" if finding.baseline is not None else ""
+            f" (one reply for everybody: at most {number(finding.baseline)})" if finding.baseline is not None else ""
         )
         read = f"{_capital(attack_name(finding))} reads {measured} {READ[finding.metric]} from {where}{always}"
         return f"{read}; {finding.reason}: {finding.verdict}."
@@ -169,8 +169,8 @@ def _leak(audit: Audit) -> str:
     read = most_read(audit)
     if read is not None and read.value is not None:
         said.append(
-            f"{number(read.value)} of the respondents' answer tokens were read by a {read.threat_model} (always the "
-            f"most frequent answer: {number(read.baseline or 0.0)})"
+            f"{number(read.value)} of the respondents' answer tokens were read by a {read.threat_model} (one reply for "
+            f"everybody: at most {number(read.baseline or 0.0)})"
         )
     return "; ".join(said) or "nothing was measured"
 
@@ -201,12 +201,21 @@ def setting(audit: Audit) -> str:
         f"data {resolved['data']}",
         *_sizes(audit),
         "" if audit.secret and audit.inputs else f"{_counted(over(audit))} of each",
-        f"model {resolved['model']}" if "model" in resolved else "",
+        *_system(resolved),
         f"eps {resolved['eps']}{whom}" if resolved["eps"] is not None else "",
         f"noise multiplier {noise:.4g}" if noise is not None else "",
         f"seed {audit.manifest['seeds'][0]}",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _system(resolved: Mapping[str, Any]) -> Iterator[str]:
+    """Which model, cut where, with the labels at whom."""
+    tuning = resolved.get("tuning")
+    if "model" in resolved:
+        yield f"model {resolved['model']}"
+    if isinstance(tuning, Mapping):
+        yield f"{tuning['k']} layers at the client, labels at the {tuning['labels']}"
 
 
 def _sizes(audit: Audit) -> Iterator[str]:
@@ -264,3 +273,12 @@ def assumptions(findings: Sequence[Finding]) -> tuple[str, ...]:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def configuration(audit: Audit) -> tuple[tuple[str, str], ...]:
+    """Every resolved setting by name, nested ones beside the others, for who wants to repeat the run."""
+    rows: list[tuple[str, str]] = []
+    for key, value in audit.manifest["config"]["resolved"].items():
+        nested = value.items() if isinstance(value, Mapping) else [(key, value)]
+        rows += [(str(name), str(item)) for name, item in nested if item is not None and item != ""]
+    return tuple(rows)

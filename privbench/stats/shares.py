@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize, special
 
 
@@ -27,20 +25,18 @@ def upper_mean(mean: float, n: int, alpha: float) -> float:
     return float(optimize.brentq(excess, max(mean, 0.0), top))
 
 
-def share_interval(gains: npt.NDArray[Any], weights: npt.NDArray[Any], level: float = 0.95) -> tuple[float, float]:
-    """Two-sided interval of sum(gains), where record i adds between 0 and weights[i], and the weights sum to 1.
+def share_interval(value: float, records: int, squares: float, level: float = 0.95) -> tuple[float, float]:
+    """Two-sided interval of a share that independent records add up to, each between 0 and its weight.
 
-    gains, weights [m]. Equal weights: the mean's relative-entropy limits, close where the share is near 0 or 1. Unequal
-    ones: Hoeffding 1963, theorem 2, half-width sqrt(sum(weights^2) log(2 / (1 - level)) / 2). The choice rests on the
-    weights alone, so that the level holds. Raises ValueError for gains outside their weights.
+    The weights sum to 1 and their squares to `squares`. Equal weights (squares = 1 / records): the relative-entropy
+    limits of a mean, close where the share is near 0 or 1. Unequal ones: Hoeffding 1963, theorem 2, half-width
+    sqrt(squares log(2 / (1 - level)) / 2). The choice rests on the weights alone, so that the level holds. Raises
+    ValueError for what is no share or no such weights.
     """
-    if len(gains) != len(weights) or not len(gains) or not math.isclose(float(weights.sum()), 1.0, abs_tol=1e-6):
-        raise ValueError("weights must be one per record and sum to 1.")
-    if (gains < 0).any() or (gains > weights * (1 + 1e-9)).any():
-        raise ValueError("a record's gain lies between 0 and its weight.")
-    value, alpha = min(float(gains.sum()), 1.0), (1 - level) / 2
-    if np.allclose(weights, weights[0]):
-        n = len(weights)
-        return 1 - upper_mean(1 - value, n, alpha), upper_mean(value, n, alpha)
-    half = math.sqrt(float((weights**2).sum()) * math.log(1 / alpha) / 2)
+    if not 0 <= value <= 1 or records < 1 or not 1 / records <= squares * (1 + 1e-9) <= 1 + 1e-6:
+        raise ValueError(f"{value} is no share of {records} records whose weights' squares sum to {squares}.")
+    alpha = (1 - level) / 2
+    if math.isclose(squares * records, 1):
+        return 1 - upper_mean(1 - value, records, alpha), upper_mean(value, records, alpha)
+    half = math.sqrt(squares * math.log(1 / alpha) / 2)
     return max(value - half, 0.0), min(value + half, 1.0)

@@ -191,7 +191,7 @@ def _tuning(model: str, settings: Mapping[str, str]) -> Tuning:
 
 def _one_pass(tuning: Tuning) -> int:
     """The fewest steps in which every client sends each of its respondents once."""
-    largest = round(tuning.train * max(parts(tuning.shares, tuning.clients)))
+    largest = math.ceil(tuning.train * max(parts(tuning.shares, tuning.clients)) - 1e-9)
     if tuning.schedule == "parallel":  # the last client's part of a batch is the smallest
         return -(-largest // max(tuning.batch // tuning.clients, 1))
     return tuning.clients * -(-largest // tuning.batch)

@@ -43,7 +43,8 @@ def load(data: str, tuning: Tuning, rng: np.random.Generator) -> Respondents:
     found = leaks.find(survey, outcome)
     kept = leaks.drop(survey, found) if tuning.leaks == "drop" else survey
     if not kept.inputs(outcome):
-        raise InputError(f"outcome {outcome.name}: every question gives it away; choose another or --set leaks=keep.")
+        keep = " or keep what leaks, --set leaks=keep" if found and tuning.leaks == "drop" else ""
+        raise InputError(f"outcome {outcome.name}: no question is left as input; choose another outcome{keep}.")
     splits = split(
         kept,
         outcome,
@@ -104,6 +105,6 @@ def _notes(splits: SurveySplits) -> Iterator[str]:
     held = np.bincount(splits.client)
     yield (
         f"{train:,} respondents for training over {len(held)} clients ({', '.join(map(str, held))}), {validation:,} "
-        f"for validation, {test:,} for testing, in {groups:,} groups of near-duplicates; none is on two sides."
+        f"for validation, {test:,} for testing, in {groups:,} groups; no group is on two sides."
     )
     yield from splits.train.account.notes

@@ -37,7 +37,9 @@ class Tape:
         self._client, self._passes, self._table = client, passes, table
         rows = [item.prompt + item.label if labels else item.prompt for item in sent]
         questions = max(max(item.answers) for item in sent) + 1
-        places = [item.answers + (questions,) * len(item.label) if labels else item.answers for item in sent]
+        # The end of an answer is no answer.
+        asked = [(questions,) * (len(item.label) - 1) + (TEMPLATE,) for item in sent]
+        places = [item.answers + said if labels else item.answers for item, said in zip(sent, asked, strict=True)]
         self._tokens, self._answers = _padded(rows, NONE), _padded(places, TEMPLATE)
         self._mask = (self._tokens != NONE).astype(np.uint8)
         shape = (*self._tokens.shape, table.shape[1])

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privbench.errors import InputError
 from privbench.options import AuditOptions
 from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
@@ -22,9 +21,6 @@ from privbench.threat import Channel, ThreatModel, curious_server
 
 if TYPE_CHECKING:
     from privbench.targets.split_llama.config import SplitLlamaConfig
-    from privbench.targets.split_llama.respondents import Respondents
-    from privbench.targets.split_llama.system import System
-    from privbench.targets.split_llama.tokens import Encoded, Encoder
 
 CLIENT = "client-1"
 """Whose activations are recorded: every client's are alike."""
@@ -108,6 +104,7 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     from privbench.data.surveys.samples import samples
     from privbench.targets.split_llama import models, respondents
     from privbench.targets.split_llama.answering import answer, utilities
+    from privbench.targets.split_llama.prompting import prompted
     from privbench.targets.split_llama.system import System
     from privbench.targets.split_llama.tape import Tape
     from privbench.targets.split_llama.tokens import Encoder, lost
@@ -121,7 +118,14 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     train = encoder.encode_all(samples(splits.train, outcome), options)
     test = encoder.encode_all(samples(splits.test, outcome), options)
     system = System.build(base.model, train, splits.client, tuning, rng)
-    others, untold = _others(system, config.seed, encoder, people, train, test, report)
+    others: dict[str, Sequence[str]] = {"logistic regression": tabular.logistic_regression(splits)}
+    untold: tuple[str, ...] = ()
+    if tuning.tabular == "yes":
+        report("audited: FT-Transformer", 0.0)
+        others["FT-Transformer"] = tabular.ft_transformer(splits, config.seed)
+    if tuning.prompting == "yes":
+        said_untuned, untold = prompted(base.model, encoder, options, train, test, tuning.shots, rng, report)
+        others |= said_untuned
     watched = system.shards[0].samples
     table = base.model.model.embed_tokens.weight.detach()
     with Tape(
@@ -144,36 +148,6 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
         people.fingerprint,
         notes=(*people.notes, *_cut_short(*lost([*train, *test]), len(train) + len(test), base.context), *untold),
     )
-
-
-def _others(
-    system: System, seed: int, encoder: Encoder, people: Respondents, train: Sequence[Encoded], test: Sequence[Encoded],
-    report: Progress,
-) -> tuple[dict[str, Sequence[str]], tuple[str, ...]]:  # fmt: skip
-    """What other methods answer on the same test respondents, and a note on what could not be asked."""
-    from privbench.data.surveys import tabular
-    from privbench.targets.split_llama.answering import answer
-
-    tuning, options = system.tuning, people.outcome.question.answers
-    room = encoder.room(options)
-    found: dict[str, Sequence[str]] = {"logistic regression": tabular.logistic_regression(people.splits)}
-    if tuning.tabular == "yes":
-        report("audited: FT-Transformer", 0.0)
-        found["FT-Transformer"] = tabular.ft_transformer(people.splits, seed)
-    if tuning.prompting == "no":
-        return found, ()
-    for shots in dict.fromkeys((0, tuning.shots)):
-        name = f"{shots}-shot prompting"
-        try:
-            prompts = [encoder.few_shot(train[:shots], item, room) for item in test]
-        except InputError as error:
-            return found, (f"No {name}: {error}",)
-        said = answer(
-            system.clients[0], system.server, prompts, options, encoder,
-            partial(report, f"audited: {name}"), speaks=False,
-        )  # fmt: skip
-        found[name] = said.chosen
-    return found, ()
 
 
 def _cut_short(count: int, most: int, total: int, context: int) -> tuple[str, ...]:

@@ -67,8 +67,8 @@ def test_the_sentence_says_share_interval_guess_and_why_nothing_is_judged(inputs
         assert finding.baseline is not None
         assert words.sentence(finding, inputs) == (
             f"The nearest-token attack reads {words.number(finding.value)} {words.interval(finding.low, finding.high)} "
-            f"{metric} from {where} (always the most frequent answer: {words.number(finding.baseline)}); no bound: "
-            "nobody described a mechanism on this channel: UNCOVERED."
+            f"{metric} from {where} (one reply for everybody: at most {words.number(finding.baseline)}); no "
+            "noise or other mechanism is described at this cut, so that no bound speaks: UNCOVERED."
         )
 
 
@@ -83,8 +83,8 @@ def test_a_described_mechanism_is_named_and_no_bound_speaks_about_it() -> None:
 def test_headline_without_coins(inputs: Audit) -> None:
     best = max(item.value or 0.0 for item in inputs.findings if item.metric == "token-accuracy")
     assert words.headline(inputs) == (
-        f"UNCOVERED: {words.number(best)} of the respondents' answer tokens were read by a curious server (always the "
-        "most frequent answer: .372), and no bound speaks about this mechanism."
+        f"UNCOVERED: {words.number(best)} of the respondents' answer tokens were read by a curious server (one reply "
+        "for everybody: at most .372), and no bound speaks about this mechanism."
     )
     assert "label coins" not in words.headline(inputs)
 
@@ -147,7 +147,12 @@ def test_nothing_is_said_of_locality_without_inputs(small_audit: AuditResult) ->
 def test_the_figure_shows_what_was_read_against_the_most_frequent_answers(inputs: Audit) -> None:
     svg = leakage_over_releases(inputs)
     assert svg == leakage_over_releases(inputs)
-    for text in ("nearest-token attack", "most frequent", "answer tokens read", "release, one pass of the training"):
+    for text in (
+        "nearest-token attack",
+        "one reply for all",
+        "answer tokens read",
+        "release, one pass of the training",
+    ):
         assert text in svg
     for text in ("chance", "label coins", "g-composed"):
         assert text not in svg
@@ -158,7 +163,7 @@ def test_the_figure_shows_what_was_read_against_the_most_frequent_answers(inputs
 def test_each_half_has_its_own_axes(both: Audit) -> None:
     svg = leakage_over_releases(both)
     for text in (
-        "nearest-token attack", "most frequent", "answer tokens read", "chance", "label coins guessed right",
+        "nearest-token attack", "one reply for all", "answer tokens read", "chance", "label coins guessed right",
         "oracle likelihood ratio", "g-composed",
     ):  # fmt: skip
         assert svg.count(text) == 1, text
