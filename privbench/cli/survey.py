@@ -76,8 +76,10 @@ def _duplicates(result: Check) -> str:
 
 def _groups(result: Check) -> str:
     columns = result.survey.schema.groups
-    if not columns:
+    if not columns and result.groups == len(result.survey):
         return "none named: every row is a person of its own"
+    if not columns:
+        return f"none named: {result.groups:,} people, since copies that chance does not explain count once"
     return f"{result.groups:,} by {', '.join(columns)}, the largest of {result.largest:,} rows"
 
 
@@ -106,6 +108,8 @@ def _show_leaks(schema: Schema, item: OutcomeCheck, console: Console) -> None:
     if item.outcome.derived:
         line = f"derived from it, never its input: {', '.join(item.outcome.derived)}"
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, 4), expand=False))
+    if item.note:
+        console.print(Padding(Text(item.note, style="dim"), (0, 0, 0, 4), expand=False))
     if not item.leaks:
         return
     asks = {question.column: question.ask for question in schema.questions}

@@ -8,18 +8,21 @@ FEWEST = 10
 """People; a smaller group is neither counted in public nor quoted."""
 
 
-def few(count: int) -> str:
-    """A count within a sentence."""
-    return f"{count:,}" if count == 0 or count >= FEWEST else f"fewer than {FEWEST}"
+def few(count: int, people: int | None = None) -> str:
+    """A count within a sentence, of so many people: each its own where not given."""
+    return f"{count:,}" if count == 0 or (count if people is None else people) >= FEWEST else f"fewer than {FEWEST}"
 
 
-def cells(counts: Sequence[int]) -> list[str]:
-    """Counts that add up to a known total. Where one alone is too small, the next smallest is withheld with it: the
-    total would give it away.
+def cells(counts: Sequence[int], people: Sequence[int] | None = None) -> list[str]:
+    """Counts that add up to a known total, of so many people each: their own number where not given.
+
+    Where one alone is too small, the next smallest is withheld with it: the total would give it away.
     """
-    small = [place for place, count in enumerate(counts) if 0 < count < FEWEST]
-    shown = [f"<{FEWEST}" if place in small else f"{count:,}" for place, count in enumerate(counts)]
-    large = [(count, place) for place, count in enumerate(counts) if count >= FEWEST]
+    persons = counts if people is None else people
+    small = [place for place, count in enumerate(persons) if 0 < count < FEWEST]
+    less = [f"<{FEWEST}" if count < FEWEST else f"<{FEWEST} people" for count in counts]
+    shown = [less[place] if place in small else f"{count:,}" for place, count in enumerate(counts)]
+    large = [(counts[place], place) for place, count in enumerate(persons) if count >= FEWEST]
     if len(small) == 1 and large:
         shown[min(large)[1]] = f">={FEWEST}"
     return shown

@@ -1,6 +1,7 @@
 """What `privbench data check` says of a survey: its schema, outcomes, what was left out, and two invented samples.
 
-Nothing of it speaks of one respondent: counts under 10 are withheld, and samples are of persons who do not exist.
+Nothing of it speaks of one respondent: counts of fewer than 10 people are withheld, samples are of persons who do not
+exist.
 """
 
 from __future__ import annotations
@@ -8,15 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from privbench.data.surveys.cells import FEWEST, cells
-from privbench.data.surveys.groups import near_duplicates
-from privbench.data.surveys.leaks import Leak, drop, find
+from privbench.data.surveys.groups import firsts, near_duplicates, people
+from privbench.data.surveys.leaks import Leak, drop, search
 from privbench.data.surveys.read import read_survey
 from privbench.data.surveys.samples import Sample, samples
 from privbench.data.surveys.schema import Outcome, Question
 from privbench.data.surveys.survey import Survey
+
+Codes = npt.NDArray[np.int64]
 
 _INVENTED = 2
 _SEED = 20140827  # of the invented persons; the same survey shows the same two
@@ -24,11 +28,15 @@ _SEED = 20140827  # of the invented persons; the same survey shows the same two
 
 @dataclass(frozen=True)
 class OutcomeCheck:
-    """An outcome's answers with how many gave each (cells under 10 withheld), `None` for those who gave none."""
+    """An outcome's answers with the rows of each (of fewer than 10 people: withheld), `None` for those without one.
+
+    note: what the survey is too small to find among its leaks, "" where it is large enough
+    """
 
     outcome: Outcome
     counts: tuple[tuple[str | None, str], ...]
     leaks: tuple[Leak, ...]
+    note: str
 
 
 @dataclass(frozen=True)
@@ -36,9 +44,8 @@ class Check:
     """Everything that is said of a survey.
 
     missing: share of the questions' cells without an answer; repeated: respondents whose answers equal an earlier
-    one's; groups, largest: by the schema's group columns, how many there are and records of the largest; alike: what
-    near-duplicates would be kept together, a sentence, "" without an outcome; samples: invented persons', for the first
-    outcome, without the columns that leak it
+    one's; groups, largest: how many people there are and records of the largest (`Survey.groups`); alike: what
+    near-duplicates would be kept together, a sentence, "" without an outcome; samples: invented persons', for the first outcome, without the columns that leak it
     """
 
     survey: Survey
@@ -56,7 +63,8 @@ def check(spec: str) -> Check:
     survey = read_survey(spec)
     answers = survey.answers[[question.column for question in survey.schema.questions]]
     sizes = np.unique(survey.groups, return_counts=True)[1]
-    outcomes = tuple(_outcome(survey, outcome) for outcome in survey.schema.outcomes)
+    persons = people(answers, survey.groups)
+    outcomes = tuple(_outcome(survey, outcome, persons) for outcome in survey.schema.outcomes)
     return Check(
         survey=survey,
         outcomes=outcomes,
@@ -69,18 +77,23 @@ def check(spec: str) -> Check:
     )
 
 
-def _outcome(survey: Survey, outcome: Outcome) -> OutcomeCheck:
+def _outcome(survey: Survey, outcome: Outcome, persons: Codes) -> OutcomeCheck:
     labels = survey.answers[outcome.question.column]
     names = [*outcome.question.answers, None]
-    counts = [int(labels.isna().sum() if name is None else (labels == name).sum()) for name in names]
-    return OutcomeCheck(outcome, tuple(zip(names, cells(counts), strict=True)), find(survey, outcome))
+    rows = [(labels.isna() if name is None else labels == name).to_numpy() for name in names]
+    counts = cells([int(part.sum()) for part in rows], [len(np.unique(persons[part])) for part in rows])
+    found = search(survey, outcome)
+    return OutcomeCheck(outcome, tuple(zip(names, counts, strict=True)), found.leaks, found.note)
 
 
 def invented(survey: Survey) -> tuple[Sample, ...]:
     """Samples of two persons who do not exist: each answer is drawn by itself, as often as the survey has it.
 
-    Answers of fewer than 10 respondents are never drawn, and numbers evenly from the middle half of the survey's.
+    Of each person (`groups.people`) the first record counts. Answers of fewer than 10 people are never drawn, and
+    numbers evenly from the middle half of the survey's, 0 where fewer than 10 gave one.
     """
+    asked = [question.column for question in survey.schema.questions if question.column in survey.answers]
+    survey = survey.take(firsts(people(survey.answers[asked], survey.groups)))
     rng = np.random.default_rng(_SEED)
     outcome = survey.schema.outcomes[0] if survey.schema.outcomes else _stand_in(survey)
     questions = {question.column: question for question in (*survey.inputs(outcome), outcome.question)}
@@ -104,7 +117,7 @@ def _stand_in(survey: Survey) -> Outcome:
 
 def _drawn(given: pd.Series, question: Question, rng: np.random.Generator) -> str:
     if question.kind == "number":
-        low, high = np.quantile(given.astype(float), [0.25, 0.75]) if len(given) else (0.0, 0.0)
+        low, high = np.quantile(given.astype(float), [0.25, 0.75]) if len(given) >= FEWEST else (0.0, 0.0)
         return f"{rng.uniform(low, high):.{question.decimals}f}"
     counts = given.value_counts()
     often = counts[counts >= FEWEST]

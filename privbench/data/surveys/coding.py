@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ _REST = "*"  # the code that stands for every other answer
 _MOST_EXAMPLES = 3
 
 Objects = npt.NDArray[np.object_]
+Codes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -27,32 +28,49 @@ class Coded:
     notes: tuple[str, ...] = ()
 
 
-def coded(cells: pd.Series, question: Question, missing: Iterable[str]) -> Coded:
-    """Answers of a categorical column (see `table.Table`); each distinct text is looked at once."""
+def coded(cells: pd.Series, question: Question, missing: Iterable[str], people: Codes | None = None) -> Coded:
+    """Answers of a categorical column (see `table.Table`); each distinct text is looked at once.
+
+    people: whose each row is [N], for what may be said of it; each row its own person where not given
+    """
     texts = [str(text) for text in cells.cat.categories]
     places = cells.cat.codes.to_numpy()
-    counts = np.bincount(places, minlength=len(texts))
+    persons = np.arange(len(places)) if people is None else people
     absent = {key(text) for text in missing}
     codes = {key(code): word for code, word in question.codes.items()}
     said = _number(question) if question.kind == "number" else _listed(question)
 
     # "" is a missing answer, None one that the question does not know.
     words: list[str | None] = []
-    other = 0
-    for text, count in zip(texts, counts.tolist(), strict=True):
+    rest = np.zeros(len(texts), dtype=np.bool_)
+    for place, text in enumerate(texts):
         short = key(text)
         word = codes.get(short)
         if word is None:
             word = "" if short in absent else said(text)
         if word is None and _REST in codes:
-            word, other = codes[_REST], other + count
+            word, rest[place] = codes[_REST], True
         words.append(word)
-    outside = {text: int(count) for text, count, word in zip(texts, counts, words, strict=True) if word is None}
     answers = np.array([word or None for word in words], dtype=object)[places]
-    notes = [_outside(question, outside)] if outside else []
-    if other and codes[_REST]:
-        notes.append(f"{question.column}: {few(other)} other answers count as '{codes[_REST]}'.")
+    notes = []
+    outside = np.array([word is None for word in words], dtype=np.bool_)[places]
+    if outside.any():
+        often = _often(cells[outside], persons[outside])
+        notes.append(_outside(question, _few(persons, outside), often))
+    if rest.any() and codes[_REST]:
+        notes.append(f"{question.column}: {_few(persons, rest[places])} other answers count as '{codes[_REST]}'.")
     return Coded(answers, tuple(notes))
+
+
+def _few(persons: Codes, rows: npt.NDArray[np.bool_]) -> str:
+    return few(int(rows.sum()), len(np.unique(persons[rows])))
+
+
+def _often(cells: pd.Series, persons: Codes) -> list[str]:
+    """Texts that at least 10 people gave, the most frequent first."""
+    given = pd.DataFrame({"text": cells.astype(str).to_numpy(), "person": persons}).drop_duplicates()
+    counts = given["text"].value_counts()
+    return sorted(counts.index[counts >= FEWEST], key=lambda text: (-counts[text], text))[:_MOST_EXAMPLES]
 
 
 def _listed(question: Question) -> Callable[[str], str | None]:
@@ -73,12 +91,11 @@ def _number(question: Question) -> Callable[[str], str | None]:
     return said
 
 
-def _outside(question: Question, outside: Mapping[str, int]) -> str:
+def _outside(question: Question, count: str, often: Sequence[str]) -> str:
     """A sentence on the answers that were set to missing; rare ones are counted, never quoted."""
-    often = sorted((-count, text) for text, count in outside.items() if count >= FEWEST)[:_MOST_EXAMPLES]
-    examples = f" (such as {', '.join(repr(text[:40]) for _, text in often)})" if often else ""
+    examples = f" (such as {', '.join(repr(text[:40]) for text in often)})" if often else ""
     kind = "outside the plausible range" if question.kind == "number" else "that it does not list"
-    return f"{question.column}: {few(sum(outside.values()))} answers {kind} count as missing{examples}."
+    return f"{question.column}: {count} answers {kind} count as missing{examples}."
 
 
 def computed(answers: Mapping[str, Objects], outcome: Outcome, questions: Mapping[str, Question]) -> Objects:

@@ -1,7 +1,9 @@
 """A schema for a file that nobody here has seen: what each column is, and why others are left out.
 
 What is kept are numbers, ordered scales and a few distinct answers; identifiers, dates, free text, constant and empty
-columns are dropped with their reason. An answer that few people gave is not named: it counts as "other".
+columns are dropped with their reason. An answer that fewer than 10 people gave is not named: it counts as "other",
+whatever the size of the survey; named are only steps of scales that are nobody's words (never < sometimes < often, 1 to
+5, 6-25). People are counted, not rows: by the group columns that are found first, and copies once (`groups.people`).
 """
 
 from __future__ import annotations
@@ -9,17 +11,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from privbench.data.surveys.cells import FEWEST
+from privbench.data.surveys.groups import named, people
 from privbench.data.surveys.scales import agreed, ordered
 from privbench.data.surveys.schema import MISSING, MOST_CLASSES, Question, Schema
 from privbench.data.surveys.table import Table, key, number
 from privbench.errors import InputError
+
+Codes = npt.NDArray[np.int64]
 
 MISSING_WORDS = ("", "na", "n/a", "#n/a", "nan", "null", "?", "-", "--", ".", MISSING)
 """Spellings of a missing answer in a file without a schema; "none" and "prefer not to say" are answers."""
@@ -29,13 +35,14 @@ _ALIKE = 0.9  # share of a column's distinct texts that make it one of dates, ad
 _REPEATED = 0.2  # distinct times or people's codes per row, below which a survey counts as blown up
 _WORDY = 0.5  # distinct answers per row, above which they are free text
 _OPTIONS = 12  # distinct answers of an ordinary question
+_COMMON = 0.01  # share of the people, below which a step that is on no scale does not spoil one
 _MOST_NAMED = 30  # answers of a question with many, such as a country
-_SHARE = 20  # in a small survey an answer that one in so many gave is named, though fewer than 10 did
 _SENTENCE = 60  # characters, on average: longer answers are free text
 _FEW_ROWS = 20  # with fewer rows nothing follows from all values being different
 _ENOUGH = 50  # rows from which a run of different whole numbers is a numbering
 _LONG_NUMBER = 6  # digits
 _MOST_DECIMALS = 2
+_OTHER = "other"
 _MOST_WORDS = 6  # of what is asked
 _SHORT = 3  # words: a longer header loses the words that only fill
 _OLDEST = 120
@@ -51,6 +58,8 @@ _IDENTIFIER = re.compile(
 _CODE = re.compile(r"[a-z]{2}")
 _CODED = re.compile(r"\S*\d\S*")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORD = re.compile(r"[^\W\d_]+")
+_BOUNDS = {"less", "fewer", "more", "than", "under", "below", "over", "above", "up", "to", "at", "least", "most"}
 _FILLING = re.compile(
     r"a|an|and|any|are|as|at|be|been|by|can|did|do|does|ever|for|from|had|has|have|how|i|if|in|is|it|me|my|of|on|or|our|"
     r"that|the|their|they|this|to|was|were|what|when|which|who|will|with|would|you|your"
@@ -59,11 +68,14 @@ _FILLING = re.compile(
 
 @dataclass(frozen=True)
 class _Column:
-    """A column's answers by what two spellings share (`table.key`), with their rows; missing ones are left out."""
+    """A column's answers by what two spellings share (`table.key`), with their rows and people; missing ones are left
+    out.
+    """
 
     name: str
     counts: Counter[str]
     codes: dict[str, str]
+    people: Counter[str] = field(default_factory=Counter)
 
     @property
     def given(self) -> int:
@@ -83,12 +95,14 @@ def infer(table: Table, outcome: str | None = None) -> Schema:
     outcome: a column, or what it asks; the first outcome then, otherwise there is none. `InputError` where it cannot
     be one, or where no column can be used.
     """
+    columns = {name: _column(name, table.frame[name]) for name in table.frame.columns}
+    groups = [name for name, column in columns.items() if _repeated(column)]
+    persons = people(table.frame, named(table.frame, groups, MISSING_WORDS))
+    columns = {name: _counted(column, table.frame[name], persons) for name, column in columns.items()}
     questions: list[Question] = []
     dropped: dict[str, str] = {}
-    groups: list[str] = []
     asks: set[str] = set()
-    for name in table.frame.columns:
-        column = _column(name, table.frame[name])
+    for name, column in columns.items():
         found = (
             _repeated(column)
             or _useless(column)
@@ -99,7 +113,6 @@ def infer(table: Table, outcome: str | None = None) -> Schema:
             questions.append(_named(found, asks))
             continue
         dropped[name] = found.why
-        groups += [name] * found.group
     if not questions:
         why = "; ".join(f"'{name[:40]}': {reason}" for name, reason in list(dropped.items())[:3])
         raise InputError(f"{table.path} has no column that can be used ({why}); give a schema: ,schema=S.toml.")
@@ -113,15 +126,29 @@ def infer(table: Table, outcome: str | None = None) -> Schema:
         groups=tuple(groups),
         missing=MISSING_WORDS,
     )
-    return schema if outcome is None else schema.led_by(outcome)
+    if outcome is None:
+        return schema
+    led = schema.led_by(outcome)
+    return _without_few(led, columns[led.outcomes[0].question.column])
+
+
+def _without_few(schema: Schema, column: _Column) -> Schema:
+    """No class of few: where fewer than 10 people gave the other answers to the outcome, they count as missing."""
+    asked = schema.outcomes[0].question
+    rest = [answer for answer in column.people if answer not in asked.answers or answer == _OTHER]
+    if asked.codes.get("*") != _OTHER or sum(column.people[answer] for answer in rest) >= FEWEST:
+        return schema
+    codes = {code: answer for code, answer in asked.codes.items() if code != "*"}
+    kept = replace(asked, answers=tuple(answer for answer in asked.answers if answer != _OTHER), codes=codes)
+    questions = tuple(kept if question == asked else question for question in schema.questions)
+    return replace(schema, questions=questions, outcomes=(replace(schema.outcomes[0], question=kept),))
 
 
 @dataclass(frozen=True)
 class _Drop:
-    """Why a column is not used; group: whether its equal values are one person."""
+    """Why a column is not used."""
 
     why: str
-    group: bool = False
 
 
 def _column(name: str, cells: pd.Series) -> _Column:
@@ -138,11 +165,22 @@ def _column(name: str, cells: pd.Series) -> _Column:
     return column
 
 
+def _counted(column: _Column, cells: pd.Series, persons: Codes) -> _Column:
+    """With the people who gave each answer."""
+    keys = [key(str(text)) for text in cells.cat.categories]
+    place = {answer: place for place, answer in enumerate(column.counts)}
+    answer = np.array([place.get(text, -1) for text in keys], dtype=np.int64)[cells.cat.codes.to_numpy()]
+    given = answer >= 0
+    pairs = np.unique(np.stack([answer[given], persons[given]]), axis=1)
+    counts = np.bincount(pairs[0], minlength=len(place)).tolist()
+    return replace(column, people=Counter(dict(zip(place, counts, strict=True))))
+
+
 def _repeated(column: _Column) -> _Drop | None:
     """Times, or people's numbers, that come back often: the survey was blown up from fewer people."""
     few = _OPTIONS < len(column.counts) <= _REPEATED * column.given
     if few and (column.mostly(_TIMED) or (_is_identifier(column.name) and column.mostly(_CODED))):
-        return _Drop("equal values are taken as one person: they come back often", group=True)
+        return _Drop("equal values are taken as one person: they come back often")
     return None
 
 
@@ -173,6 +211,11 @@ def _number(column: _Column, as_outcome: bool) -> Question | _Drop | None:
         return _Drop("different in every row: identifies a person")
     steps = ordered(list(values))
     if steps is None and as_outcome and len(values) <= MOST_CLASSES:
+        if min(column.people[text] for text in values) < FEWEST:
+            raise InputError(
+                f"'{column.name}' cannot be an outcome: fewer than {FEWEST} people gave one of its numbers; group them "
+                f"into ranges."
+            )
         steps = tuple(sorted(values, key=values.__getitem__))
     if steps is not None:
         return Question(column.name, "", "ordinal", steps)
@@ -187,31 +230,42 @@ def _numbering(values: list[float]) -> bool:
 
 
 def _words(column: _Column) -> Question | _Drop:
-    answers = list(column.counts)
-    common = [answer for answer in answers if column.counts[answer] >= max(2, 0.01 * column.given)]
+    answers, total = list(column.people), column.people.total()
+    common = [answer for answer in answers if column.people[answer] >= max(2, _COMMON * total)]
     for some in (answers, common):
-        if len(some) <= _OPTIONS and (steps := ordered(some)):
+        if len(some) <= _OPTIONS and _public(column, some) and (steps := ordered(some)):
             return Question(column.name, "", "ordinal", steps, column.codes)
         if some is answers and (said := agreed(some)):
             return Question(column.name, "", "choice", said, column.codes)
-    long = sum(len(answer) * count for answer, count in column.counts.items()) / column.given
-    many = len(answers) > _OPTIONS
-    if many and (len(answers) > _WORDY * column.given or long > _SENTENCE):
+    long = sum(len(answer) * count for answer, count in column.people.items()) / total
+    if len(answers) > _OPTIONS and (len(answers) > _WORDY * total or long > _SENTENCE):
         single = column.distinct and not any(" " in answer for answer in answers)
         return _Drop("different in every row: identifies a person" if single else "free text")
-    return _choice(column, FEWEST if many else min(FEWEST, max(2, column.given // _SHARE)))
+    return _choice(column)
 
 
-def _choice(column: _Column, fewest: int) -> Question | _Drop:
+def _public(column: _Column, answers: list[str]) -> bool:
+    """Whether the steps of a scale say nothing of one person: without digits only known words make a scale; beside
+    digits may stand any word, and one of few people must use those of others.
+    """
+    if not any(character.isdigit() for answer in answers for character in answer):
+        return True
+    often = {word for answer in answers if column.people[answer] >= FEWEST for word in _WORD.findall(answer)}
+    rare = {word for answer in answers if column.people[answer] < FEWEST for word in _WORD.findall(answer)}
+    return rare <= often | _BOUNDS
+
+
+def _choice(column: _Column) -> Question | _Drop:
     """The answers that enough people gave; the others are one."""
-    named = [answer for answer, count in column.counts.most_common(_MOST_NAMED) if count >= fewest]
-    if sum(column.counts[answer] for answer in named) < column.given / 2:
+    people, total = column.people, column.people.total()
+    often = [answer for answer, count in people.most_common(_MOST_NAMED) if count >= FEWEST]
+    if sum(people[answer] for answer in often) < total / 2:
         return _Drop("free text: most answers are those of few people")
-    rest = len(named) < len(column.counts)
-    listed = sorted({*named, "other"} if rest else named)
-    if len(listed) < 2 or (rest and len(named) == 1 and column.given - column.counts[named[0]] < FEWEST):
+    rest = len(often) < len(people)
+    listed = sorted({*often, _OTHER} if rest else often)
+    if len(listed) < 2 or (rest and len(often) == 1 and total - people[often[0]] < FEWEST):
         return _Drop("nearly the same answer in every row")
-    return Question(column.name, "", "choice", tuple(listed), column.codes | ({"*": "other"} if rest else {}))
+    return Question(column.name, "", "choice", tuple(listed), column.codes | ({"*": _OTHER} if rest else {}))
 
 
 def _named(question: Question, asks: set[str]) -> Question:

@@ -12,13 +12,13 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from privbench.data.catalogue import SURVEYS
 from privbench.data.surveys import toml
 from privbench.data.surveys.cells import few
 from privbench.data.surveys.coding import Objects, coded, computed
+from privbench.data.surveys.groups import named, people
 from privbench.data.surveys.infer import infer
 from privbench.data.surveys.schema import Schema
 from privbench.data.surveys.survey import Account, Survey
@@ -126,6 +126,7 @@ def _fitting(table: Table, choice: Sequence[Schema]) -> Schema:
 
 def _coded(table: Table, schema: Schema) -> Survey:
     notes = list(table.notes)
+    persons = people(table.frame, named(table.frame, schema.groups, schema.missing))
     if schema.rows not in (None, len(table)):
         notes.append(f"The public file of {schema.name} has {schema.rows:,} rows, this one {len(table):,}.")
     repeated = int(table.frame.duplicated().sum())
@@ -135,7 +136,7 @@ def _coded(table: Table, schema: Schema) -> Survey:
     own = [outcome.question for outcome in schema.outcomes if not outcome.items]
     questions = {question.column: question for question in (*schema.questions, *own)}
     for question in questions.values():
-        column = coded(table.frame[question.column], question, schema.missing)
+        column = coded(table.frame[question.column], question, schema.missing, persons)
         answers[question.column] = column.answers
         notes += column.notes
     for outcome in schema.outcomes:
@@ -146,24 +147,10 @@ def _coded(table: Table, schema: Schema) -> Survey:
     return Survey(
         schema=schema,
         answers=pd.DataFrame({name: pd.Series(column, dtype=object) for name, column in answers.items()}),
-        groups=_groups(table, schema),
+        groups=persons,
         index=np.arange(len(table)),
         account=Account(len(table), table.frame.shape[1], tuple(dropped.items()), tuple(notes)),
     )
-
-
-def _groups(table: Table, schema: Schema) -> npt.NDArray[np.int64]:
-    """Equal numbers where all group columns agree; a row that names no group, and every row without such columns, is
-    one of its own.
-    """
-    own = np.arange(len(table), dtype=np.int64)
-    if not schema.groups:
-        return own
-    absent = {key(text) for text in schema.missing}
-    columns = [table.frame[name] for name in schema.groups]
-    blank = [np.array([key(str(t)) in absent for t in c.cat.categories])[c.cat.codes.to_numpy()] for c in columns]
-    number = table.frame.groupby(list(schema.groups), observed=True, sort=False).ngroup().to_numpy(np.int64)
-    return np.where(np.logical_and.reduce(blank), len(table) + own, number)
 
 
 def _with_outcomes(survey: Survey, asked: bool) -> Survey:

@@ -27,13 +27,17 @@ _TENTH = 10
 
 @dataclass(frozen=True)
 class SurveySplits:
-    """Disjoint respondents with a known outcome. client: int64 [train], which client holds each training record."""
+    """Respondents with a known outcome.
+
+    client: int64 [train], which client holds each training record; apart: what is never on two sides, in words
+    """
 
     outcome: Outcome
     train: Survey
     validation: Survey
     test: Survey
     client: npt.NDArray[np.int64]
+    apart: str = ""
 
 
 def split(
@@ -68,7 +72,8 @@ def split(
     wanted = _targets(train, validation, test, shares)
     people = _thin(_known(survey, outcome), int(wanted.sum()), rng)
     distinct = remove_identical(people, outcome)
-    grouped = near_duplicates(distinct, outcome).apply(distinct)
+    grouping = near_duplicates(distinct, outcome)
+    grouped = grouping.apply(distinct)
     bins, lacking = _draw(grouped.groups, wanted, rng)
     held = np.bincount(bins[bins != _UNUSED], minlength=len(wanted))
     _require_filled(held, clients, outcome, grouped)
@@ -83,6 +88,7 @@ def split(
         validation=grouped.take(np.flatnonzero(bins == 0)),
         test=grouped.take(np.flatnonzero(bins == 1)),
         client=bins[rows] - 2,
+        apart=grouping.sentence,
     )
     _require_classes(made)
     return made
@@ -107,7 +113,14 @@ def leaking_random_split(
         raise InputError(f"sizes {train}, {validation}, {test} must be positive and at most {len(known)} together.")
     rows = rng.permutation(len(known))[:total]
     first, second, third = np.split(rows, [train, train + validation])
-    made = SurveySplits(outcome, known.take(first), known.take(second), known.take(third), np.zeros(train, np.int64))
+    made = SurveySplits(
+        outcome,
+        train=known.take(first),
+        validation=known.take(second),
+        test=known.take(third),
+        client=np.zeros(train, np.int64),
+        apart="nothing: records were drawn at random.",
+    )
     _require_classes(made)
     return made
 

@@ -27,10 +27,11 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from privbench.data.surveys.schema import MISSING, Kind, Outcome, Question, Schema
+from privbench.data.surveys.schema import MISSING, MOST_CLASSES, Kind, Outcome, Question, Schema
 from privbench.data.surveys.table import key
 from privbench.errors import InputError, unknown
 
@@ -181,8 +182,8 @@ class _Part:
 
     def numbers(self, name: str) -> tuple[float, ...]:
         value = self.content.get(name, [])
-        if not isinstance(value, list) or not all(type(item) in (int, float) for item in value):
-            raise self.fault(name, "a list of numbers")
+        if not isinstance(value, list) or not all(type(item) in (int, float) and isfinite(item) for item in value):
+            raise self.fault(name, "a list of finite numbers")
         return tuple(float(item) for item in value)
 
 
@@ -244,6 +245,13 @@ def _outcome(name: str, part: _Part, questions: Mapping[str, Question], scales: 
         question = questions[column]
     if question.kind == "number":
         raise InputError(f"{part.where}: {question.column} is a number; an outcome needs ordinal or choice answers.")
+    if len(question.answers) > MOST_CLASSES:
+        raise InputError(
+            f"{part.where}: {question.column} has {len(question.answers)} answers; an outcome has 2 to {MOST_CLASSES}: "
+            f"group them by codes."
+        )
+    if cuts and not items:
+        raise part.fault("cuts", "left out where there are no items to add")
     if items and column in questions:
         raise part.fault("column", "a name of its own, since it is computed from items")
     for item in items:

@@ -36,6 +36,13 @@ def test_a_small_cell_takes_another_with_it() -> None:
     assert cells([4]) == ["<10"]
 
 
+def test_a_cell_of_few_people_is_small_however_many_rows_it_has() -> None:
+    assert few(45, 9) == "fewer than 10"
+    assert few(45, 10) == "45"
+    assert cells([400, 40, 0], [30, 9, 0]) == [">=10", "<10 people", "0"]
+    assert cells([400, 40, 7], [30, 12, 7]) == ["400", ">=10", "<10"]
+
+
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6))
 def test_no_small_cell_follows_from_the_total(counts: list[int]) -> None:
     shown = cells(counts)
@@ -88,6 +95,23 @@ def test_answers_are_drawn_apart() -> None:
 def test_a_survey_of_few_draws_from_the_schema() -> None:
     survey, _ = invented({"treatment": ["yes", "no"], "mood": ["good", "bad"]})
     assert {part[1] for sample in persons(survey) for part in sample.features} <= {"good", "bad"}
+
+
+def test_an_answer_of_one_person_is_not_drawn_however_often_it_is_copied() -> None:
+    person = np.repeat(np.arange(40), 40)
+    columns = {"treatment": np.where(person % 2, "yes", "no"), "secret": np.where(person < 5, "rare", "common")}
+    for seed in range(10):
+        survey, _ = invented(columns | {f"n{seed}": person}, kinds={f"n{seed}": "number"}, groups=person)
+        for made in persons(survey):
+            assert ("secret: ", "common", "\n") in made.features
+
+
+def test_numbers_of_few_are_not_drawn() -> None:
+    survey, _ = invented(
+        {"treatment": ["yes", "no"] * 50, "dose": ["77"] * 9 + [None] * 91, "q": ["a", "b"] * 50},
+        kinds={"dose": "number"},
+    )
+    assert all("77" not in sample.prompt for sample in persons(survey))
 
 
 # --- the check and its command ---
@@ -147,6 +171,25 @@ def test_without_an_outcome_candidates_are_listed(tmp_path: Path, command_line: 
     assert done.returncode == 0
     assert "None named. Candidates: mood, sad, leak." in done.stdout
     assert "Question: mood" in done.stdout
+
+
+def test_a_small_or_blown_up_survey_says_nothing_of_one_person(tmp_path: Path, command_line: CommandLine) -> None:
+    """44 people, and 40 who are there 40 times without a column that says so: the report and the schema are silent."""
+    small = ["age,why,treated"]
+    small += [
+        f"{20 + row},{'RARE boss' if row < 2 else 'fine' if row < 30 else 'tired'},{row % 2}" for row in range(44)
+    ]
+    blown = ["age,comment,treated,scale"]
+    blown += [f"{20 + row // 40},RARE tale {row // 40},{row // 40 % 2},{row // 40 % 5}" for row in range(1600)]
+    for name, lines in {"small": small, "blown": blown}.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
+        done = command_line(
+            "data", "check", f"survey:{name}.csv", "--outcome", "treated", "--save-schema", f"{name}.toml"
+        )
+        assert done.returncode == 0, done.stderr
+        assert "rare" not in (done.stdout + (tmp_path / f"{name}.toml").read_text(encoding="utf-8")).lower()
+        assert "Too few respondents to look for leaks" in done.stdout
+    assert "none named: 40 people" in done.stdout
 
 
 texts = st.sampled_from(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from invented_surveys import OUTCOME, REAL, invented, letters, real
 
 from privbench.data.surveys.cells import few
-from privbench.data.surveys.groups import near_duplicates, remove_identical
+from privbench.data.surveys.groups import firsts, near_duplicates, people, remove_identical
 from privbench.data.surveys.read import read_survey
 from privbench.data.surveys.schema import Outcome
 from privbench.data.surveys.survey import Survey
@@ -111,6 +111,90 @@ def test_planted_copies_are_found_among_forty_thousand() -> None:
     found = near_duplicates(*invented(columns))
     assert found.count == 40_000 - 40
     assert (found.groups[:40] == found.groups[1000:1040]).all()
+
+
+def pairs_and_straight_liners(liners: int) -> tuple[Survey, Outcome]:
+    """300 people, each with a copy that differs in one answer, and people who answer all alike but one question."""
+    rng = np.random.default_rng(2)
+    columns = {f"q{k}": np.tile(letters(rng, 300, 5), 2) for k in range(15)}
+    alike = {name: np.full(liners, "c") for name in columns}
+    for row in range(300):
+        columns[f"q{row % 15}"][300 + row] = "z"
+    for row in range(1, liners):
+        alike[f"q{row % 15}"][row] = "abde"[row % 4]
+    joined = {name: np.concatenate([columns[name], alike[name]]) for name in columns}
+    return invented(joined | {OUTCOME: letters(rng, 600 + liners, 2)})
+
+
+def test_a_component_that_percolates_is_taken_apart_and_no_other() -> None:
+    survey, outcome = pairs_and_straight_liners(110)
+    found = near_duplicates(survey, outcome)
+    assert (found.rule, found.percolated) == ("both", 110)
+    assert (found.groups[:300] == found.groups[300:600]).all()
+    whole = partition(found.groups)
+    assert whole == {part for part in naive(survey, outcome, 1) if max(part) < 600} | {
+        part for part in naive(survey, outcome, 0) if min(part) >= 600
+    }
+    assert found.sentence == (
+        f"{len(whole)} groups of inputs that differ in at most one answer, the largest of fewer than 10 records; of "
+        "identical inputs only among 110 of 710 records, which one differing answer would chain into groups of over 5%."
+    )
+    small = near_duplicates(*pairs_and_straight_liners(20))
+    assert (small.rule, small.percolated) == ("one answer", 0)
+
+
+# --- people ---
+
+
+def copies(count: int, times: int, questions: int, distinct: int) -> tuple[Survey, Outcome]:
+    """People who are there many times, without a column that says so."""
+    rng, person = np.random.default_rng(3), np.repeat(np.arange(count), times)
+    columns = {f"q{k}": letters(rng, count, distinct)[person] for k in range(questions)}
+    return invented(columns | {OUTCOME: letters(rng, count, 2)[person]})
+
+
+def test_copies_that_chance_does_not_explain_are_one_person() -> None:
+    survey, _ = copies(60, 20, questions=8, distinct=6)
+    assert partition(people(survey.answers, survey.groups)) == {frozenset(range(k, k + 20)) for k in range(0, 1200, 20)}
+    survey, _ = copies(60, 20, questions=2, distinct=3)
+    assert len(set(people(survey.answers, survey.groups))) == 1200
+
+
+def test_a_numbering_does_not_hide_copies() -> None:
+    survey, _ = copies(60, 20, questions=8, distinct=6)
+    numbered = survey.answers.assign(row=[str(row) for row in range(1200)])
+    assert len(set(people(numbered, survey.groups))) == 60
+
+
+def test_records_of_one_group_are_one_person() -> None:
+    survey, _ = copies(60, 20, questions=2, distinct=3)
+    assert partition(people(survey.answers, np.arange(1200) // 20)) == partition(np.arange(1200) // 20)
+
+
+def test_not_being_asked_makes_nobody_the_same() -> None:
+    """Half of them skip all ten questions; the others' answers tell them apart."""
+    rng = np.random.default_rng(4)
+    asked = np.arange(400) % 2 == 0
+    columns = {f"q{k}": np.where(asked, letters(rng, 400, 5), None) for k in range(10)}
+    survey, _ = invented(columns | {OUTCOME: letters(rng, 400, 2)})
+    assert len(set(people(survey.answers, survey.groups, near=True))) == 400
+
+
+def test_copies_with_one_answer_changed_are_near() -> None:
+    survey, _ = pairs_and_straight_liners(0)
+    inputs = survey.answers.drop(columns=OUTCOME)
+    assert len(set(people(inputs, survey.groups))) == 600
+    found = people(inputs, survey.groups, near=True)
+    assert (found[:300] == found[300:]).all()
+    assert firsts(found).tolist() == list(range(300))
+
+
+def test_few_of_independent_answers_are_taken_for_copies() -> None:
+    rng = np.random.default_rng(5)
+    for questions in (3, 5, 7):
+        survey, _ = invented({f"q{k}": letters(rng, 500, 4) for k in range(questions)} | {OUTCOME: ["x"] * 500})
+        assert len(set(people(survey.answers, survey.groups))) > 300
+        assert len(set(people(survey.answers, survey.groups, near=True))) > 200
 
 
 def test_a_grouping_goes_into_the_survey_with_its_sentence() -> None:

@@ -266,5 +266,67 @@ def test_rare_answers_are_not_in_the_schema() -> None:
     assert schema.questions[0].answers == ("not really", "other", "yes, sometimes")
 
 
+@pytest.mark.parametrize(
+    ("rare", "kind"),
+    [("3 - my boss hit me", "choice"), ("3 years since the accident", "choice"), ("more than 3", "ordinal")],
+)
+def test_a_step_of_few_people_uses_nobodys_words(rare: str, kind: str) -> None:
+    question = found(["1 - low", "2 - low"] * 59 + [rare, rare] if "-" in rare else ["1-2", "2-3"] * 59 + [rare, rare])
+    assert isinstance(question, Question)
+    assert (question.kind, rare in question.answers) == (kind, kind == "ordinal")
+
+
+def test_a_small_survey_names_no_answer_of_few_and_can_be_used() -> None:
+    """44 people: two of them said the same; before, one in twenty was enough."""
+    mood = ["fine"] * 20 + ["tired"] * 12 + ["sad"] * 10 + ["the boss called me names"] * 2
+    illness = ["none"] * 30 + ["anxiety"] * 8 + ["gout"] * 6
+    columns = {"age": [20 + row % 30 for row in range(44)], "mood": mood, "illness": illness}
+    schema = infer(table(columns | {"scale": [1 + row % 5 for row in range(44)]}), "mood")
+    answers = {question.column: question.answers for question in schema.questions}
+    assert answers["illness"] == ("none", "other")
+    assert answers["scale"] == ("1", "2", "3", "4", "5")
+    # Two people make no class: they count as missing.
+    assert answers["mood"] == schema.outcome(None).question.answers == ("fine", "sad", "tired")
+    assert schema.outcome(None).question.codes == {}
+
+
+def test_an_outcome_keeps_other_where_it_is_a_class() -> None:
+    cells = ["red"] * 60 + ["blue"] * 50 + [f"c{row}" for row in range(10)]
+    asked = schema_of({"colour": cells}, "colour").outcome(None).question
+    assert (asked.answers, asked.codes) == (("blue", "other", "red"), {"*": "other"})
+
+
+def test_numbers_of_few_people_are_no_outcome_and_are_not_quoted() -> None:
+    with pytest.raises(InputError, match="'income' cannot be an outcome: fewer than 10 people gave one") as refused:
+        schema_of({"income": [1000] * 60 + [2000] * 59 + [987654]}, "income")
+    assert "987654" not in str(refused.value)
+
+
+@pytest.mark.parametrize("known", ["Timestamp", "row", "nothing"])
+def test_people_are_counted_and_not_their_copies(known: str) -> None:
+    """40 people, 40 copies of each: by a column that comes back, and without one by their equal rows."""
+    person = [row // 40 for row in range(1600)]
+    columns = {
+        "comment": [f"my story is number {p}" for p in person],
+        "team": ["main" if p < 30 else f"team {p % 5}" for p in person],
+        "age": [20 + p for p in person],
+        "mood": [MOODS[p] for p in person],
+    }
+    extra = {
+        "Timestamp": {"Timestamp": [f"8/27/2014 11:{p:02d}" for p in person]},
+        "row": {"row": list(range(1600))},
+        "nothing": {},
+    }[known]
+    schema = infer(table(columns | extra))
+    assert schema.groups == (("Timestamp",) if known == "Timestamp" else ())
+    assert "free text" in schema.dropped["comment"]
+    assert {question.column: question.answers for question in schema.questions}["team"] == ("main", "other")
+
+
+def test_equal_rows_of_a_coarse_survey_are_different_people() -> None:
+    schema = infer(table({"a": ["red", "blue"] * 60, "b": ["left", "right", "left", "left"] * 30}))
+    assert [question.answers for question in schema.questions] == [("blue", "red"), ("left", "right")]
+
+
 def test_a_file_is_inferred_from_its_path(tmp_path: Path) -> None:
     assert infer(table({"mood": MOODS}, str(tmp_path / ".csv"))).name == "survey"

@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pytest
 from invented_surveys import OUTCOME, invented, letters, real
 
-from privbench.data.surveys.leaks import ERROR, Leak, drop, find
+from privbench.data.surveys.leaks import ERROR, Leak, drop, find, search
 from privbench.data.surveys.read import read_survey
+from privbench.data.surveys.schema import Kind
 from privbench.errors import InputError
 from privbench.stats.binomial import critical_count, lower_limit
 
@@ -167,6 +168,120 @@ def test_copies_of_few_people_prove_nothing() -> None:
     assert find(blown_up, outcome) == ()
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_copies_without_a_group_column_prove_nothing(changed: bool) -> None:
+    """200 people, 50 copies of each, answers at random; then with one answer of each copy changed."""
+    rng, person = np.random.default_rng(9), np.repeat(np.arange(200), 50)
+    columns = {f"q{k}": rng.integers(60, size=200)[person] for k in range(8)}
+    if changed:
+        for row in range(len(person)):
+            if row % 50:  # the first is as the person gave it
+                columns[f"q{row % 8}"][row] = rng.integers(60)
+    survey, outcome = invented(columns | {OUTCOME: labels(200)[person]})
+    assert find(survey, outcome) == ()
+
+
+# --- who was asked ---
+
+LEVELS = ["0 none", "1 mild", "2 moderate", "3 severe", "4 extreme"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ((3,), "predicts '3 severe' alone"),
+        ((3, 4), "predicts at least '3 severe' alone"),
+        ((1, 2, 3, 4), "'no answer' means '0 none'"),
+        ((1,), "predicts '1 mild' alone"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["number", "choice"])
+def test_a_question_asked_of_some_levels_is_found(asked: tuple[int, ...], said: str, kind: Kind) -> None:
+    """Few distinct answers are frequent enough to be tested; that there is one tells the level."""
+    rng = np.random.default_rng(10)
+    level = rng.integers(5, size=1500)
+    dose = [str(rng.integers(10, 400)) if k in asked else None for k in level]
+    columns = {"dose": dose, "other": letters(rng, 1500, 3), OUTCOME: np.array(LEVELS)[level]}
+    survey, outcome = invented(columns, kinds={"dose": kind, OUTCOME: "ordinal"})
+    leaks = find(survey, outcome)
+    assert {leak.column for leak in leaks} == {"dose"}
+    assert leaks[0].reason.startswith(said if said.startswith("'") else f"whether it was answered {said}")
+
+
+def test_a_question_asked_of_a_part_of_a_level_is_found() -> None:
+    """A third of the severe: the AUC is too small, but an answer means severe."""
+    rng = np.random.default_rng(11)
+    level = rng.integers(5, size=2000)
+    asked = (level == 3) & (rng.random(2000) < 0.33)
+    dose = [str(rng.integers(10, 400)) if a else None for a in asked]
+    survey, outcome = invented(
+        {"dose": dose, OUTCOME: np.array(LEVELS)[level]}, kinds={"dose": "number", OUTCOME: "ordinal"}
+    )
+    (leak,) = find(survey, outcome)
+    assert "'any answer' means '3 severe' for 100%" in leak.reason
+
+
+def test_answers_that_are_missing_more_often_among_the_severe_are_sound() -> None:
+    rng = np.random.default_rng(12)
+    level = rng.integers(5, size=3000)
+    gaps = rng.random((4, 3000)) < (level + 4) / 16
+    columns = {f"q{k}": np.where(gap, None, letters(rng, 3000, 3)) for k, gap in enumerate(gaps)}
+    survey, outcome = invented(columns | {OUTCOME: np.array(LEVELS)[level]}, kinds={OUTCOME: "ordinal"})
+    assert find(survey, outcome) == ()
+
+
+def test_nobodys_own_number_is_in_a_reason() -> None:
+    """Only the lowest and the highest twentieth decide."""
+    rng, count = np.random.default_rng(13), 4000
+    hours = np.arange(count) + 1000
+    hours[0], hours[-1] = 3, 987654
+    share = np.full(count, 0.5)
+    share[:200], share[-200:] = 0, 1
+    truth = np.where(rng.random(count) < share, "yes", "no")
+    survey, outcome = invented({"hours": hours, OUTCOME: truth}, kinds={"hours": "number"})
+    said = " ".join(leak.reason for leak in find(survey, outcome))
+    assert "'above " in said
+    assert "'up to " in said
+    assert "987654" not in said
+    assert "3 to" not in said
+
+
+# --- small surveys ---
+
+
+@pytest.mark.parametrize(("count", "yes"), [(24, 12), (60, 30), (100, 20), (300, 24)])
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_a_copy_in_a_small_survey_is_found(count: int, yes: int, wrong: int) -> None:
+    rng = np.random.default_rng(14)
+    truth = np.where(np.arange(count) < yes, "yes", "no")
+    copy = np.where(np.arange(count) < yes, "true", "false")
+    copy[:wrong] = "false"
+    noise = {f"q{k}": letters(rng, count, 3) for k in range(20)}
+    survey, outcome = invented({"copy": copy, **noise, OUTCOME: truth})
+    near = wrong == 0 or yes >= 20  # 95% of the class
+    assert [leak.column for leak in find(survey, outcome)] == ["copy"] * near
+
+
+def test_a_good_predictor_in_a_small_survey_is_no_copy() -> None:
+    truth = labels(60)
+    survey, outcome = invented({"q": flipped(truth, 0.15, np.random.default_rng(15)), OUTCOME: truth})
+    assert find(survey, outcome) == ()
+
+
+@pytest.mark.parametrize(
+    ("count", "note"),
+    [
+        (8, "(fewer than 10): not even a copy of it can be found."),
+        (44, "(44): hardly more than a copy of the outcome can be found."),
+        (1000, ""),
+    ],
+)
+def test_what_so_few_cannot_show_is_said(count: int, note: str) -> None:
+    survey, outcome = invented({"q": letters(np.random.default_rng(16), count, 3), OUTCOME: labels(count)})
+    found = search(survey, outcome).note
+    assert found.removeprefix("Too few respondents to look for leaks ") == note
+
+
 # --- error rates ---
 
 
@@ -267,7 +382,7 @@ def test_osmi_2014_asks_for_interference_only_where_there_is_something(real_data
     leaks = find(survey, survey.schema.outcome("treatment"))
     assert [(leak.column, leak.answer) for leak in leaks] == [("work_interfere", None), ("work_interfere", "no answer")]
     assert "AUC 0.86" in leaks[0].reason
-    assert "98% of 264 respondents" in leaks[1].reason
+    assert "98% of 262 respondents" in leaks[1].reason
 
 
 @pytest.mark.parametrize("name", ["student-depression", "dass-items", "dass-tipi", "mental-health"])

@@ -81,6 +81,16 @@ def test_rare_words_are_never_quoted() -> None:
     assert "story" not in line
 
 
+def test_words_that_few_people_said_often_are_not_quoted() -> None:
+    """Nine people, five times each: 45 rows, and fewer than ten who said it."""
+    cells = pd.Series(pd.Categorical(["my own story"] * 45 + ["five"] * 20))
+    people = np.concatenate([np.arange(45) // 5, 100 + np.arange(20)])
+    (line,) = coded(cells, SLEEP, [], people).notes
+    assert line == "Sleep: 65 answers that it does not list count as missing (such as 'five')."
+    (line,) = coded(cells[:45], SLEEP, [], people[:45]).notes
+    assert line == "Sleep: fewer than 10 answers that it does not list count as missing."
+
+
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=3, max_size=3), st.integers(1, 9), st.integers(1, 9))
 def test_a_computed_outcome_is_its_ranks_sum_cut(ranks: list[str | None], first: int, second: int) -> None:
     """Against a naive twin, with an item that is missing and one that is counted twice."""

@@ -167,7 +167,18 @@ def test_the_good_one_is_read() -> None:
             "cuts = [1, 2]",
             r"cuts must be 1 rising numbers, one for each answer but the first; got \[1, 2\]",
         ),
-        ("cuts = [1]", 'cuts = ["1"]', "cuts must be a list of numbers"),
+        ("cuts = [1]", "cuts = [nan]", r"cuts must be a list of finite numbers; got \[nan\]"),
+        (
+            'column = "Q"',
+            'column = "Q", cuts = [1]',
+            r"cuts must be left out where there are no items to add; got \[1\]",
+        ),
+        (
+            '["low", "high"], items',
+            f"{[str(n) for n in range(13)]}, items",
+            r"level has 13 answers; an outcome has 2 to 12: group them by codes",
+        ),
+        ("cuts = [1]", 'cuts = ["1"]', "cuts must be a list of finite numbers"),
         (
             '"Q" = { ask = "q", scale = "s" }\n"N" = { ask = "n", low = 0, high = 10 }',
             "",
