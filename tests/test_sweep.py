@@ -108,7 +108,7 @@ def test_a_grid_that_is_too_large_or_empty_is_refused() -> None:
     ("arguments", "message"),
     [
         (["--target", "gaussian"], "exactly one of --eps"),
-        (["--target", "gaussian", "--eps", "1", "--sigma", "2"], "exactly one of --eps"),
+        (["--target", "gaussian", "--eps", "1", "--sigma", "2"], "takes one of --eps"),
         (["--target", "gaussian", "--noise-multiplier", "1,x"], "must be a number, got 'x'"),
         (["--target", "gaussian", "--noise-multiplier", "1,-2"], "got -2"),
         (["--target", "nobody", "--eps", "1"], "unknown target 'nobody'"),

@@ -111,7 +111,8 @@ def test_mask_and_secrets_are_of_what_was_put_in(respondents: tuple[Encoded, ...
     questions = max(max(item.answers) for item in respondents[: HELD[0]]) + 1
     for row, item in enumerate(respondents[: HELD[0]]):
         put_in = item.prompt + item.label if labels == "client" else item.prompt
-        marks = item.answers + (questions,) * len(item.label) if labels == "client" else item.answers
+        own = (*(questions,) * (len(item.label) - 1), -1)  # the end of an answer is no answer
+        marks = item.answers + own if labels == "client" else item.answers
         rest = len(mask[row]) - len(put_in)
         assert tokens[row].tolist() == [*put_in, *[-1] * rest]
         assert answers[row].tolist() == [*marks, *[TEMPLATE] * rest]
