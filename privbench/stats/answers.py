@@ -12,10 +12,10 @@ mean the one of Gaffke (2005): one respondent has almost the whole range, n righ
 without width. Of metrics that average over k classes each class has 1 / sqrt(k) of an unseen respondent, since their
 shifts add up while their errors only do so as roots; kappa has one in all, of any level.
 
-The level is proven for one proportion and measured for the rest. 4 tables of 2 and 5 classes (even, rare ones, nearly
-all right), 10 to 500 respondents, of a nominal 5%: values missed 0% to 5% (kappa up to 8%), gains 0% to 6%, where
-percentile intervals missed 4% to 82%. From 100 respondents on values are 3% to 20% wider than these where enough are
-wrong for them to hold (kappa up to 51%), gains 10% to 120%: rare classes are unsure of two methods.
+The level is proven for one proportion and measured for the rest: tables of 2 and 5 classes, even, with rare ones, and
+nearly all right, 10 to 500 respondents. Of a nominal 5% values missed 0% to 6% (kappa up to 8%) and gains 0% to 6%,
+where percentile intervals missed up to 82%. From 100 respondents on values are 2% to 20% wider than these where these
+hold (kappa up to 50%), gains 7% to 50% (of rare classes more, since they are unsure for both methods).
 A class that is no one's truth in the sample is not spoken of: the average is over the classes seen.
 
 Bad input (no answers, unequal lengths, a truth that is no option, repeated options) raises ValueError.
