@@ -9,18 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from privbench.data.surveys.cells import FEWEST, cells
-from privbench.data.surveys.groups import firsts, near_duplicates, people
+from privbench.data.surveys.groups import firsts, near_duplicates
 from privbench.data.surveys.leaks import Leak, drop, search
 from privbench.data.surveys.read import read_survey
 from privbench.data.surveys.samples import Sample, samples
 from privbench.data.surveys.schema import Outcome, Question
 from privbench.data.surveys.survey import Survey
-
-Codes = npt.NDArray[np.int64]
 
 _INVENTED = 2
 _SEED = 20140827  # of the invented persons; the same survey shows the same two
@@ -44,8 +41,9 @@ class Check:
     """Everything that is said of a survey.
 
     missing: share of the questions' cells without an answer; repeated: respondents whose answers equal an earlier
-    one's; groups, largest: how many people there are and records of the largest (`Survey.groups`); alike: what
-    near-duplicates would be kept together, a sentence, "" without an outcome; samples: invented persons', for the first outcome, without the columns that leak it
+    one's; groups, largest: how many people there are (`Survey.groups`) and records of the largest; alike: what
+    near-duplicates would be kept together, a sentence, "" without an outcome; samples: invented persons', for the first
+    outcome, without the columns that leak it
     """
 
     survey: Survey
@@ -63,8 +61,7 @@ def check(spec: str) -> Check:
     survey = read_survey(spec)
     answers = survey.answers[[question.column for question in survey.schema.questions]]
     sizes = np.unique(survey.groups, return_counts=True)[1]
-    persons = people(answers, survey.groups)
-    outcomes = tuple(_outcome(survey, outcome, persons) for outcome in survey.schema.outcomes)
+    outcomes = tuple(_outcome(survey, outcome) for outcome in survey.schema.outcomes)
     return Check(
         survey=survey,
         outcomes=outcomes,
@@ -77,11 +74,11 @@ def check(spec: str) -> Check:
     )
 
 
-def _outcome(survey: Survey, outcome: Outcome, persons: Codes) -> OutcomeCheck:
+def _outcome(survey: Survey, outcome: Outcome) -> OutcomeCheck:
     labels = survey.answers[outcome.question.column]
     names = [*outcome.question.answers, None]
     rows = [(labels.isna() if name is None else labels == name).to_numpy() for name in names]
-    counts = cells([int(part.sum()) for part in rows], [len(np.unique(persons[part])) for part in rows])
+    counts = cells([int(part.sum()) for part in rows], [len(np.unique(survey.groups[part])) for part in rows])
     found = search(survey, outcome)
     return OutcomeCheck(outcome, tuple(zip(names, counts, strict=True)), found.leaks, found.note)
 
@@ -89,11 +86,10 @@ def _outcome(survey: Survey, outcome: Outcome, persons: Codes) -> OutcomeCheck:
 def invented(survey: Survey) -> tuple[Sample, ...]:
     """Samples of two persons who do not exist: each answer is drawn by itself, as often as the survey has it.
 
-    Of each person (`groups.people`) the first record counts. Answers of fewer than 10 people are never drawn, and
+    Of each person the first record counts. Answers of fewer than 10 people are never drawn, and
     numbers evenly from the middle half of the survey's, 0 where fewer than 10 gave one.
     """
-    asked = [question.column for question in survey.schema.questions if question.column in survey.answers]
-    survey = survey.take(firsts(people(survey.answers[asked], survey.groups)))
+    survey = survey.take(firsts(survey.groups))
     rng = np.random.default_rng(_SEED)
     outcome = survey.schema.outcomes[0] if survey.schema.outcomes else _stand_in(survey)
     questions = {question.column: question for question in (*survey.inputs(outcome), outcome.question)}

@@ -181,8 +181,9 @@ def search(survey: Survey, outcome: Outcome) -> Search:
         raise InputError(f"outcome {outcome.name}: survey {survey.schema.name} has no column {column}.")
     known = survey.take(np.flatnonzero(survey.answers[column].notna()))
     questions = survey.inputs(outcome)
-    persons = people(known.answers[[question.column for question in questions]], known.groups, near=True)
-    known = known.take(firsts(persons))
+    known = known.take(firsts(known.groups))
+    inputs = known.answers[[question.column for question in questions]]
+    known = known.take(firsts(people(inputs, known.groups, near=True)))
     given = set(known.answers[column])
     classes = tuple(answer for answer in outcome.question.answers if answer in given)
     if len(classes) < 2:
