@@ -245,7 +245,8 @@ def _unseen(metric: Callable[[Array], Array], counts: Counts) -> Array:
     if metric is _kappa:
         return np.full(options, 1 / options)
     seen = counts.reshape(options, -1).any(axis=1)
-    return seen / math.sqrt(seen.sum())
+    share: Array = seen / np.sqrt(seen.sum())
+    return share
 
 
 def _limits(
