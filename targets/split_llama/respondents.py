@@ -40,7 +40,8 @@ def load(data: str, tuning: Tuning, rng: np.random.Generator) -> Respondents:
     """Read or invent the survey and split it. `InputError` for whatever a user can mend."""
     survey = _survey(data, tuning, rng)
     outcome = survey.schema.outcome(tuning.outcome or None)
-    found = leaks.find(survey, outcome)
+    search = leaks.search(survey, outcome)
+    found = search.leaks
     kept = leaks.drop(survey, found) if tuning.leaks == "drop" else survey
     if not kept.inputs(outcome):
         keep = " or keep what leaks, --set leaks=keep" if found and tuning.leaks == "drop" else ""
@@ -55,7 +56,8 @@ def load(data: str, tuning: Tuning, rng: np.random.Generator) -> Respondents:
         clients=tuning.clients,
         share=tuning.shares,
     )
-    return Respondents(splits, (*_leaking(found, tuning), *_notes(splits)), fingerprint(splits))
+    few = (search.note,) if search.note else ()
+    return Respondents(splits, (*_leaking(found, tuning), *few, *_notes(splits)), fingerprint(splits))
 
 
 def file_hash(data: str) -> str:

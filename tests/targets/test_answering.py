@@ -41,7 +41,7 @@ def people() -> tuple[Encoded, ...]:
 @pytest.fixture(scope="module")
 def halves() -> tuple[Client, Server]:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(3)
+        torch.manual_seed(6)
         base = random_llama(SHAPE, SHAPE.layers)
     for weight in base.parameters():
         if weight.ndim == 2:

@@ -61,7 +61,7 @@ def test_a_survey_whose_every_question_leaks_is_refused(tmp_path: Path) -> None:
     pd.DataFrame({"treated": np.where(said == "yes", "often", "never"), "seeks help": said}).to_csv(
         tmp_path / "a.csv", index=False
     )
-    with pytest.raises(InputError, match=r"outcome seeks help: every question gives it away; .*--set leaks=keep"):
+    with pytest.raises(InputError, match=r"outcome seeks help: no question is left as input; .*--set leaks=keep"):
         people(f"survey:{tmp_path / 'a.csv'},outcome=seeks help")
 
 
@@ -83,7 +83,7 @@ def test_notes_say_who_is_where_and_what_the_file_was(leaking: str) -> None:
     groups = {int(g) for side in (found.splits.train, found.splits.validation, found.splits.test) for g in side.groups}
     assert (
         f"120 respondents for training over 2 clients (90, 30), 20 for validation, 40 for testing, in {len(groups)} "
-        "groups of near-duplicates; none is on two sides." in found.notes
+        "groups; no group is on two sides." in found.notes
     )
     assert set(found.splits.train.account.notes) <= set(found.notes)
     assert len(found.notes) == 2 + len(found.splits.train.account.notes)

@@ -51,7 +51,7 @@ class Spied:
         rng = np.random.default_rng(0)
         system = System.build(base, respondents, np.repeat([0, 1], HELD), chosen, rng)
         self.passes = system.passes
-        watched = system.shards[WATCHED].samples
+        self.watched = watched = system.shards[WATCHED].samples
         with Tape(
             VICTIM, watched[: record or len(watched)], system.passes, self.table,
             labels=chosen.labels == "client", dtype=chosen.record_as, folder=folder,
@@ -108,8 +108,9 @@ def test_mask_and_secrets_are_of_what_was_put_in(respondents: tuple[Encoded, ...
     tokens = spied.secrets.array(f"inputs/{VICTIM}")
     answers = spied.secrets.array(f"inputs/{VICTIM}/answers")
     mask = spied.transcript.array(f"activations/{VICTIM}/mask")
-    questions = max(max(item.answers) for item in respondents[: HELD[0]]) + 1
-    for row, item in enumerate(respondents[: HELD[0]]):
+    assert sorted(item.prompt for item in spied.watched) == sorted(item.prompt for item in respondents[: HELD[0]])
+    questions = max(max(item.answers) for item in spied.watched) + 1
+    for row, item in enumerate(spied.watched):
         put_in = item.prompt + item.label if labels == "client" else item.prompt
         own = (*(questions,) * (len(item.label) - 1), -1)  # the end of an answer is no answer
         marks = item.answers + own if labels == "client" else item.answers
