@@ -140,7 +140,7 @@ def ft_transformer(
         from rtdl_revisiting_models import FTTransformer
     except ImportError:
         raise InputError(
-            "FT-Transformer needs rtdl-revisiting-models; install it with pip install 'privbench[tabular]'."
+            "FT-Transformer needs rtdl-revisiting-models; run pip install -e '.[tabular]' in privbench's folder."
         ) from None
     import torch
 
