@@ -105,6 +105,13 @@ class Tuning:
     def placement(self) -> Placement:
         return cast("Placement", self.labels)
 
+    def sent_at_once(self, client: int) -> int:
+        """Respondents in one batch of this client; side by side, clients share it, the first ones its remainder."""
+        if self.schedule == "round-robin":
+            return self.batch
+        share, rest = divmod(self.batch, self.clients)
+        return max(share + (client < rest), 1)
+
     @property
     def shares(self) -> Share:
         """As `splits.split` takes it: the numbers of 5:3:2 as parts of 1."""
@@ -191,7 +198,6 @@ def _tuning(model: str, settings: Mapping[str, str]) -> Tuning:
 
 def _one_pass(tuning: Tuning) -> int:
     """The fewest steps in which every client sends each of its respondents once."""
-    largest = math.ceil(tuning.train * max(parts(tuning.shares, tuning.clients)) - 1e-9)
-    if tuning.schedule == "parallel":  # the last client's part of a batch is the smallest
-        return -(-largest // max(tuning.batch // tuning.clients, 1))
-    return tuning.clients * -(-largest // tuning.batch)
+    held = [math.ceil(tuning.train * part - 1e-9) for part in parts(tuning.shares, tuning.clients)]
+    batches = max(-(-count // tuning.sent_at_once(client)) for client, count in enumerate(held))
+    return batches if tuning.schedule == "parallel" else tuning.clients * batches

@@ -43,13 +43,12 @@ class System:
         tuning: Tuning,
         rng: np.random.Generator,
     ) -> System:
-        """Split the base and hand out the respondents, each client's in random order. holder [train]: who holds each.
+        """Split the base and hand out the respondents. holder [train]: which client holds each.
 
         Raises `InputError` when the cut is too deep, or the watched client makes not one whole pass.
         """
         shards = tuple(
-            Shard(tuple(train[int(i)] for i in rng.permutation(np.flatnonzero(holder == number))))
-            for number in range(tuning.clients)
+            Shard(tuple(train[int(i)] for i in np.flatnonzero(holder == number))) for number in range(tuning.clients)
         )
         passes = whole_passes(tuning, WATCHED, len(shards[WATCHED].samples))
         client, server = split(

@@ -115,9 +115,11 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     outcome, splits = people.outcome, people.splits
     base = models.load(config.model)
     encoder, options = Encoder(base.tokenizer, base.context), outcome.question.answers
-    train = encoder.encode_all(samples(splits.train, outcome), options)
+    encoded = encoder.encode_all(samples(splits.train, outcome), options)
+    order = rng.permutation(len(encoded))  # a file may be sorted: the first respondents are recorded
+    train = tuple(encoded[int(i)] for i in order)
     test = encoder.encode_all(samples(splits.test, outcome), options)
-    system = System.build(base.model, train, splits.client, tuning, rng)
+    system = System.build(base.model, train, splits.client[order], tuning, rng)
     others: dict[str, Sequence[str]] = {"logistic regression": tabular.logistic_regression(splits)}
     untold: tuple[str, ...] = ()
     if tuning.tabular == "yes":

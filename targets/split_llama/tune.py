@@ -41,13 +41,9 @@ class Shard:
 
 
 def turns(tuning: Tuning, client: int) -> tuple[int, int]:
-    """How many batches a client sends in the whole tuning, and of how many respondents; side by side, clients share
-    the batch, the first ones its remainder.
-    """
-    if tuning.schedule == "parallel":
-        share, rest = divmod(tuning.batch, tuning.clients)
-        return tuning.steps, max(share + (client < rest), 1)
-    return len(range(client, tuning.steps, tuning.clients)), tuning.batch
+    """How many batches a client sends in the whole tuning, and of how many respondents."""
+    steps = tuning.steps if tuning.schedule == "parallel" else len(range(client, tuning.steps, tuning.clients))
+    return steps, tuning.sent_at_once(client)
 
 
 def passes_of(tuning: Tuning, client: int, respondents: int) -> int:
