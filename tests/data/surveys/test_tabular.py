@@ -165,7 +165,7 @@ def test_the_best_epoch_is_kept() -> None:
 
 def test_without_its_package_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rtdl_revisiting_models", None)
-    with pytest.raises(InputError, match=r"rtdl-revisiting-models; install it with pip install 'privbench\[tabular\]'"):
+    with pytest.raises(InputError, match=r"rtdl-revisiting-models; run pip install -e '.\[tabular\]'"):
         ft_transformer(by_hand(), 0)
 
 
