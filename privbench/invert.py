@@ -16,8 +16,7 @@ from privbench.attack import (
     Reconstruction,
     view_of,
 )
-from privbench.errors import InputError
-from privbench.measure import Failure, Refused, sufficient
+from privbench.measure import Refused, try_each
 from privbench.mechanism import Mechanism
 from privbench.recovery import METRICS, Floats, Recovered, Truth
 from privbench.registry import Registry
@@ -67,25 +66,16 @@ def invert_all(
     scored = np.arange(len(truth.tokens))
     sent = run.transcript.arrays.get(f"activations/{victim}")
     releases = 1 if sent is None else len(sent)
-    outcomes: dict[str, Inverted] = {}
-    refused: dict[str, Refused] = {}
-    for done, name in enumerate(names):
-        progress(f"attack {name}", done / max(len(names), 1))
-        attack: Inversion = registry.get("attacks", name)()
-        threat = sufficient(attack.card, threats)
+
+    def tried(name: str, attack: Inversion, threat: ThreatModel) -> Inverted | NotApplicable:
         view = view_of(threat, run.transcript, secret=victim, moved=(), candidates=scored, hints=Hints.none())
-        try:
-            found = attack(view, stream(seed, name))
-            if isinstance(found, NotApplicable):
-                refused[name] = (attack.card, threat, found)
-                continue
-            _require_shape(found, (releases, *truth.tokens.shape))
-        except InputError:
-            raise
-        except Exception as error:
-            refused[name] = (attack.card, threat, Failure(f"{type(error).__name__}: {error}"))
-            continue
-        outcomes[name] = _outcome(attack.card, threat, found, truth, stream(seed, f"{name} scored"))
+        found = attack(view, stream(seed, name))
+        if isinstance(found, NotApplicable):
+            return found
+        _require_shape(found, (releases, *truth.tokens.shape))
+        return _outcome(attack.card, threat, found, truth, stream(seed, f"{name} scored"))
+
+    outcomes, refused = try_each(names, registry, threats, progress, tried)
     return Inversions(victim, outcomes, refused, releases, scored, input_mechanism(run.mechanisms, victim))
 
 

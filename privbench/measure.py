@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,8 @@ from privbench.seeds import stream
 from privbench.target import Progress, TargetRun
 from privbench.threat import ThreatModel
 from privbench.verdict import RHO_SHARE
+
+T = TypeVar("T")
 
 ORACLE = "label/oracle-lr"
 """The attack that every other one's strength is measured against."""
@@ -81,6 +84,36 @@ class Attacked:
     noise: NoiseCheck | None
 
 
+def try_each(
+    names: Sequence[str],
+    registry: Registry,
+    threats: Sequence[ThreatModel],
+    progress: Progress,
+    tried: Callable[[str, Any, ThreatModel], T | NotApplicable],
+) -> tuple[dict[str, T], dict[str, Refused]]:
+    """Every attack under the weakest of the threat models that suffices for it; one that refuses, or breaks, is kept
+    with its reason and the rest goes on.
+    """
+    outcomes: dict[str, T] = {}
+    refused: dict[str, Refused] = {}
+    for done, name in enumerate(names):
+        progress(f"attack {name}", done / max(len(names), 1))
+        attack = registry.get("attacks", name)()
+        threat = _sufficient(attack.card, threats)
+        result: T | NotApplicable | Failure
+        try:
+            result = tried(name, attack, threat)
+        except InputError:
+            raise
+        except Exception as error:
+            result = Failure(f"{type(error).__name__}: {error}")
+        if isinstance(result, NotApplicable | Failure):
+            refused[name] = (attack.card, threat, result)
+        else:
+            outcomes[name] = result
+    return outcomes, refused
+
+
 def attack_all(
     names: Sequence[str],
     registry: Registry,
@@ -101,24 +134,11 @@ def attack_all(
         mask = f"gradients/{site}/seen"
         seen = run.transcript.array(mask) if mask in run.transcript.arrays else None
         moves = Moves.measure(run.oracle, site, secret, moved, scored, mechanism, seen)
-    outcomes: dict[str, Outcome] = {}
-    refused: dict[str, Refused] = {}
-    for done, name in enumerate(names):
-        progress(f"attack {name}", done / max(len(names), 1))
-        attack: Attack = registry.get("attacks", name)()
-        threat = sufficient(attack.card, threats)
-        bench = _Bench(run, threat, secret, hints, scored, coins, stream(seed, name))
-        result: Outcome | NotApplicable | Failure
-        try:
-            result = bench.outcome(attack)
-        except InputError:
-            raise
-        except Exception as error:
-            result = Failure(f"{type(error).__name__}: {error}")
-        if isinstance(result, Outcome):
-            outcomes[name] = result
-        else:
-            refused[name] = (attack.card, threat, result)
+
+    def tried(name: str, attack: Attack, threat: ThreatModel) -> Outcome | NotApplicable:
+        return _Bench(run, threat, secret, hints, scored, coins, stream(seed, name)).outcome(attack)
+
+    outcomes, refused = try_each(names, registry, threats, progress, tried)
     streams = stream_names(run.transcript.arrays, site, secret, moved)
     releases = len(run.transcript.arrays[streams[0][0]]) if streams else 1
     return Attacked(
@@ -213,7 +233,7 @@ def _split(
     return Hints(canaries[told], coins[told].astype(np.int64)), canaries[scored], coins[scored]
 
 
-def sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:
+def _sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:
     """The first threat model that knows what the attack needs, else the first (which will refuse and say why)."""
     for threat in threats:
         if suffices(card, threat):
