@@ -7,13 +7,13 @@ rates outside their ranges, NaN among them, raise ValueError.
 
 from __future__ import annotations
 
-import math
+import bisect
 
 import numpy as np
 from scipy import stats
 
-_SCANNED_WHOLE = 2_000
-"""Numbers of trials up to which every n is looked at: the teeth are large there."""
+_BLOCK = 256
+"""Numbers of trials that are looked at in one go."""
 
 
 def clopper_pearson(right: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -70,31 +70,32 @@ def power(n: int, bound: float, truth: float, alpha: float) -> float:
 def records_needed(bound: float, truth: float, alpha: float, wanted: float, limit: int = 10_000_000) -> int | None:
     """Smallest n with the wanted power, or None above `limit`.
 
-    Power over n is a saw-tooth: the search starts well below the normal approximation, where no tooth reaches the
-    wanted power, and takes the first n that has it. A larger n may fall short again by a tooth.
+    Power over n is a saw-tooth: a larger n may fall short again by a tooth. The search starts where the most powerful
+    test, which no count alone can beat and which grows with n, reaches the wanted power.
     """
     _check_rate("bound", bound)
     _check_rate("truth", truth)
     _check_inside("alpha", alpha)
     _check_inside("wanted power", wanted)
-    if not truth > bound or bound >= 1:
+    if not truth > bound or bound >= 1 or _most_power(limit, bound, truth, alpha) < wanted:
         return None
-    spread = stats.norm.isf(alpha) * math.sqrt(bound * (1 - bound)) + stats.norm.isf(1 - wanted) * math.sqrt(
-        truth * (1 - truth)
-    )
-    rough = (spread / (truth - bound)) ** 2
-    if rough > limit:
-        return None
-    start = 1 if rough < _SCANNED_WHOLE else int(0.7 * rough)
-    while start <= limit:
-        n = np.arange(start, min(start + max(_SCANNED_WHOLE, int(0.1 * rough)), limit + 1))
+    first = bisect.bisect_left(range(1, limit), wanted, key=lambda n: _most_power(n, bound, truth, alpha)) + 1
+    for start in range(max(first - _BLOCK // 4, 1), limit + 1, _BLOCK):  # a little earlier: float tails are not exact
+        n = np.arange(start, min(start + _BLOCK, limit + 1))
         # Smallest count whose tail is at most alpha, for all n at once.
         count = stats.binom.isf(alpha, n, bound) + 1
         reached = np.flatnonzero(stats.binom.sf(count - 1, n, truth) >= wanted)
         if len(reached):
             return int(n[reached[0]])
-        start = int(n[-1]) + 1
     return None
+
+
+def _most_power(n: int, bound: float, truth: float, alpha: float) -> float:
+    """Power of the test of exact level alpha, which draws lots at the last count (Neyman and Pearson 1933)."""
+    last = critical_count(n, bound, alpha) - 1
+    spare, weight = alpha - stats.binom.sf(last, n, bound), stats.binom.pmf(last, n, bound)
+    share = min(spare / weight, 1.0) if weight > 0 else 0.0
+    return float(stats.binom.sf(last, n, truth) + share * stats.binom.pmf(last, n, truth))
 
 
 def _check(right: int, n: int) -> None:

@@ -85,11 +85,14 @@ def _all(cells: Sequence[Cell], out: Path, jobs: int, *, wait: bool) -> Iterator
 
 def _parallel(cells: Sequence[Cell], out: Path, jobs: int, wait: bool) -> Iterator[Ended]:
     from joblib import Parallel, delayed, parallel_config
+    from joblib.externals.loky import get_reusable_executor
 
     # One thread per worker: parallel over cells, never over kernels. A cell takes seconds: no batching.
     with parallel_config(backend="loky", inner_max_num_threads=1):
         pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
         yield from pool(delayed(run_cell)(cell, out, wait=wait) for cell in cells)
+    if jobs > 1 and cells:
+        get_reusable_executor().shutdown(wait=False)  # the workers end while the cells are judged, not after
 
 
 def _alone(cell: Cell, out: Path, wait: bool) -> Ended:
