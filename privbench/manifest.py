@@ -11,7 +11,6 @@ import json
 import math
 import os
 import platform
-import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import privbench
+from privbench.data.catalogue import without_folders
 from privbench.options import AuditOptions
 from privbench.record import SCHEMA
 from privbench.registry import BUILT_IN, GROUPS, Registry
@@ -104,18 +104,8 @@ def _given(options: AuditOptions) -> dict[str, Any]:
         plain["recording"] = {kind: path.name for kind, path in files.items() if path is not None}
     for name in ("data", "model"):
         if plain[name] is not None:
-            plain[name] = _without_folders(plain[name])
+            plain[name] = without_folders(plain[name])
     return plain
-
-
-def _without_folders(text: str) -> str:
-    """KIND:PATH, or a path alone, with the last name of each path: also of one behind ",schema="."""
-    kind, colon, rest = text.partition(":") if ":" in text else ("", "", text)
-    path, *options = re.split(r",(?=schema=|outcome=)", rest)
-    schemas = [
-        f"schema={Path(item.removeprefix('schema=')).name}" if item.startswith("schema=") else item for item in options
-    ]
-    return kind + colon + ",".join([Path(path).name, *schemas])
 
 
 def _plain(value: object) -> object:

@@ -1,8 +1,10 @@
-"""The names of data sets, without importing what reads them."""
+"""The names of data sets and how they are given, without importing what reads them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 
 READERS: Mapping[str, str] = {
     "synthetic": "built-in cohort, seeded; any number of stays",
@@ -17,3 +19,31 @@ SURVEYS: Mapping[str, str] = {
     "survey": "any CSV file; schema inferred, or given: survey:FILE.csv,schema=S.toml,outcome=NAME",
 }
 """Surveys about people, as NAME:FILE."""
+
+_OPTION = re.compile(r",(?=(?:schema|outcome)=)")
+
+
+def split_options(text: str) -> tuple[str, list[str]]:
+    """FILE and the options after it, of FILE[,schema=S.toml][,outcome=NAME]."""
+    path, *options = _OPTION.split(text)
+    return path, options
+
+
+def without_folders(given: str) -> str:
+    """A data set or a model as it was given, KIND:PATH, NAME or a path alone, with the last name of each path.
+
+    File names tell surveys and years apart; folders tell whose machine it was.
+    """
+    kind, colon, path = given.partition(":")
+    if not colon or "/" in kind:
+        return _last(given)
+    if kind not in SURVEYS:
+        return f"{kind}:{_last(path)}"
+    file, options = split_options(path)
+    schema = "schema="
+    named = [schema + _last(item.removeprefix(schema)) if item.startswith(schema) else item for item in options]
+    return f"{kind}:{','.join([_last(file), *named])}"
+
+
+def _last(path: str) -> str:
+    return Path(path).name or path

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from privbench.data.catalogue import SURVEYS
+from privbench.data.catalogue import SURVEYS, without_folders
 from privbench.data.surveys import synthetic
 from privbench.data.surveys.read import parse_spec
 from privbench.data.surveys.splits import Share, parts
@@ -136,23 +135,12 @@ class SplitLlamaConfig:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "data": data_name(self.data),
+            "data": without_folders(self.data),
             "model": self.model.partition(":")[0],
             "tuning": asdict(self.tuning),
             "defense": "none",
             "eps": "inf",
         }
-
-
-def data_name(data: str) -> str:
-    """A data set without the folders of its files: their names tell surveys and years apart, their hashes the rest."""
-    if invented(data):
-        return data
-    spec = parse_spec(data)
-    name = f"{spec.name}:{Path(spec.path).name}"
-    if spec.schema is not None:
-        name += f",schema={Path(spec.schema).name}"
-    return name if spec.outcome is None else f"{name},outcome={spec.outcome}"
 
 
 def invented(data: str) -> bool:

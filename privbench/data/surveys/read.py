@@ -5,7 +5,6 @@ After the file may follow `,outcome=NAME`, and for `survey` also `,schema=S.toml
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from privbench.data.catalogue import SURVEYS
+from privbench.data.catalogue import SURVEYS, split_options
 from privbench.data.surveys import toml
 from privbench.data.surveys.cells import few
 from privbench.data.surveys.coding import Objects, coded, computed
@@ -33,7 +32,6 @@ SCHEMAS: Mapping[str, tuple[str, ...]] = {
 }
 """Under each name the schemas that a file may have; its headers decide."""
 
-_OPTION = re.compile(r",(?=(?:schema|outcome)=)")
 _MOST_NAMED = 3
 
 
@@ -52,7 +50,7 @@ def parse_spec(spec: str) -> Spec:
     name, _, rest = spec.partition(":")
     if name not in SURVEYS:
         raise unknown("survey", name, SURVEYS)
-    path, *options = _OPTION.split(rest)
+    path, options = split_options(rest)
     if not path:
         raise InputError(f"survey {name} needs its file: {name}:FILE.csv; got '{spec}'.")
     given: dict[str, str] = {}
