@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from privbench.data.surveys.cells import FEWEST
+from privbench.data.surveys.column import FILLING, OPTIONS, WORDY, Column, spaced, unbracketed
 from privbench.data.surveys.groups import named, people
+from privbench.data.surveys.identifiers import comes_back, identifies
 from privbench.data.surveys.scales import agreed, ordered
 from privbench.data.surveys.schema import MISSING, MOST_CLASSES, Question, Schema
 from privbench.data.surveys.table import Table, key, number
@@ -31,14 +33,9 @@ MISSING_WORDS = ("", "na", "n/a", "#n/a", "nan", "null", "?", "-", "--", ".", MI
 """Spellings of a missing answer in a file without a schema; "none" and "prefer not to say" are answers."""
 
 _NUMERIC = 0.95  # share of a number's rows that must be numbers; the others are noise
-_ALIKE = 0.9  # share of a column's distinct texts that make it one of dates, addresses, codes
-_REPEATED = 0.2  # distinct times or people's codes per row, below which a survey counts as blown up
-_WORDY = 0.5  # distinct answers per row, above which they are free text
-_OPTIONS = 12  # distinct answers of an ordinary question
 _COMMON = 0.01  # share of the people, below which a step that is on no scale does not spoil one
 _MOST_NAMED = 30  # answers of a question with many, such as a country
 _SENTENCE = 60  # characters, on average: longer answers are free text
-_FEW_ROWS = 20  # with fewer rows nothing follows from all values being different
 _ENOUGH = 50  # rows from which a run of different whole numbers is a numbering
 _LONG_NUMBER = 6  # digits
 _MOST_DECIMALS = 2
@@ -47,46 +44,9 @@ _MOST_WORDS = 6  # of what is asked
 _SHORT = 3  # words: a longer header loses the words that only fill
 _OLDEST = 120
 
-_DAY = r"(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}\.? [a-z]{3,9}\.?,? \d{2,4}|[a-z]{3,9}\.? \d{1,2},? \d{2,4})"
-_CLOCK = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)? ?(am|pm)?( ?(z|utc|gmt|[a-z]{2,4}|[+-]\d{2}:?\d{2}))*"
-_DATE = re.compile(rf"{_DAY}([t ,]+{_CLOCK})?|{_CLOCK}")
-_TIMED = re.compile(rf"{_DAY}[t ,]+{_CLOCK}")
-_ADDRESS = re.compile(r"\S+@\S+\.\S+|(\d{1,3}\.){3}\d{1,3}|https?://\S+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_IDENTIFIER = re.compile(
-    r"(^|\b|_)(ids?|uuid|guid|respondent|participant|subject|user|person|token|email|ip|#)(\b|_|$)"
-)
 _CODE = re.compile(r"[a-z]{2}")
-_CODED = re.compile(r"\S*\d\S*")
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _WORD = re.compile(r"[^\W\d_]+")
 _BOUNDS = {"less", "fewer", "more", "than", "under", "below", "over", "above", "up", "to", "at", "least", "most"}
-_FILLING = re.compile(
-    r"a|an|and|any|are|as|at|be|been|by|can|did|do|does|ever|for|from|had|has|have|how|i|if|in|is|it|me|my|of|on|or|our|"
-    r"that|the|their|they|this|to|was|were|what|when|which|who|will|with|would|you|your"
-)
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A column's answers by what two spellings share (`table.key`), with their rows and people; missing ones are left
-    out.
-    """
-
-    name: str
-    counts: Counter[str]
-    codes: dict[str, str]
-    people: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def given(self) -> int:
-        return self.counts.total()
-
-    @property
-    def distinct(self) -> bool:
-        return self.given >= _FEW_ROWS and len(self.counts) == self.given
-
-    def mostly(self, pattern: re.Pattern[str]) -> bool:
-        return sum(bool(pattern.fullmatch(answer)) for answer in self.counts) >= _ALIKE * len(self.counts)
 
 
 def infer(table: Table, outcome: str | None = None) -> Schema:
@@ -96,7 +56,7 @@ def infer(table: Table, outcome: str | None = None) -> Schema:
     be one, or where no column can be used.
     """
     columns = {name: _column(name, table.frame[name]) for name in table.frame.columns}
-    groups = [name for name, column in columns.items() if _repeated(column)]
+    groups = [name for name, column in columns.items() if comes_back(column)]
     persons = people(table.frame, named(table.frame, groups, MISSING_WORDS))
     columns = {name: _counted(column, table.frame[name], persons) for name, column in columns.items()}
     questions: list[Question] = []
@@ -104,8 +64,7 @@ def infer(table: Table, outcome: str | None = None) -> Schema:
     asks: set[str] = set()
     for name, column in columns.items():
         found = (
-            _repeated(column)
-            or _useless(column)
+            _useless(column)
             or _number(column, outcome is not None and name.casefold() == outcome.casefold())
             or _words(column)
         )
@@ -119,7 +78,7 @@ def infer(table: Table, outcome: str | None = None) -> Schema:
     stem = Path(table.path).name.split(".")[0]
     schema = Schema(
         name=re.sub(r"[\W_]+", "-", stem.lower()).strip("-") or "survey",
-        title=_spaced(stem).title() or "Survey",
+        title=spaced(stem).title() or "Survey",
         questions=tuple(questions),
         outcomes=(),
         dropped=dropped,
@@ -132,7 +91,7 @@ def infer(table: Table, outcome: str | None = None) -> Schema:
     return _without_few(led, columns[led.outcomes[0].question.column])
 
 
-def _without_few(schema: Schema, column: _Column) -> Schema:
+def _without_few(schema: Schema, column: Column) -> Schema:
     """No class of few: where fewer than 10 people gave the other answers to the outcome, they count as missing."""
     asked = schema.outcomes[0].question
     rest = [answer for answer in column.people if answer not in asked.answers or answer == _OTHER]
@@ -151,21 +110,21 @@ class _Drop:
     why: str
 
 
-def _column(name: str, cells: pd.Series) -> _Column:
+def _column(name: str, cells: pd.Series) -> Column:
     rows = np.bincount(cells.cat.codes.to_numpy(), minlength=len(cells.cat.categories))
     everything: Counter[str] = Counter()
     for text, count in zip(cells.cat.categories, rows.tolist(), strict=True):
         everything[key(str(text))] += count
     answers = Counter({text: count for text, count in everything.items() if text not in MISSING_WORDS})
-    column = _Column(name, answers, {})
-    if everything["na"] and "country" in _spaced(name).split() and column.mostly(_CODE):
+    column = Column(name, answers, {})
+    if everything["na"] and "country" in spaced(name).split() and column.mostly(_CODE):
         # Among two-letter country codes NA is Namibia.
         answers["na"] = everything["na"]
-        return _Column(name, answers, {"na": "na"})
+        return Column(name, answers, {"na": "na"})
     return column
 
 
-def _counted(column: _Column, cells: pd.Series, persons: Codes) -> _Column:
+def _counted(column: Column, cells: pd.Series, persons: Codes) -> Column:
     """With the people who gave each answer."""
     keys = [key(str(text)) for text in cells.cat.categories]
     place = {answer: place for place, answer in enumerate(column.counts)}
@@ -176,33 +135,18 @@ def _counted(column: _Column, cells: pd.Series, persons: Codes) -> _Column:
     return replace(column, people=Counter(dict(zip(place, counts, strict=True))))
 
 
-def _repeated(column: _Column) -> _Drop | None:
-    """Times, or people's numbers, that come back often: the survey was blown up from fewer people."""
-    few = _OPTIONS < len(column.counts) <= _REPEATED * column.given
-    if few and (column.mostly(_TIMED) or (_is_identifier(column.name) and column.mostly(_CODED))):
+def _useless(column: Column) -> _Drop | None:
+    if comes_back(column):
         return _Drop("equal values are taken as one person: they come back often")
-    return None
-
-
-def _useless(column: _Column) -> _Drop | None:
     if not column.given:
         return _Drop("empty in every row")
     if len(column.counts) == 1:
         return _Drop("the same answer in every row that has one")
-    if column.mostly(_ADDRESS):
-        return _Drop("addresses: identify a person")
-    if column.mostly(_DATE):
-        return _Drop("dates or times: identify a person")
-    if column.distinct and _is_identifier(column.name):
-        return _Drop("different in every row: identifies a person")
-    return None
+    why = identifies(column)
+    return None if why is None else _Drop(why)
 
 
-def _is_identifier(header: str) -> bool:
-    return bool(_IDENTIFIER.search(_CAMEL.sub(" ", header).lower()))
-
-
-def _number(column: _Column, as_outcome: bool) -> Question | _Drop | None:
+def _number(column: Column, as_outcome: bool) -> Question | _Drop | None:
     values = {text: value for text in column.counts if (value := number(text)) is not None}
     if sum(column.counts[text] for text in values) < _NUMERIC * column.given or len(values) < 2:
         return None
@@ -220,7 +164,7 @@ def _number(column: _Column, as_outcome: bool) -> Question | _Drop | None:
     if steps is not None:
         return Question(column.name, "", "ordinal", steps)
     decimals = max(len(text.replace(",", ".").partition(".")[2]) for text in values)
-    low, high = (0, _OLDEST) if "age" in _spaced(column.name).split() else (None, None)
+    low, high = (0, _OLDEST) if "age" in spaced(column.name).split() else (None, None)
     return Question(column.name, "", "number", low=low, high=high, decimals=min(decimals, _MOST_DECIMALS))
 
 
@@ -229,22 +173,22 @@ def _numbering(values: list[float]) -> bool:
     return dense or min(values) >= 10 ** (_LONG_NUMBER - 1)
 
 
-def _words(column: _Column) -> Question | _Drop:
+def _words(column: Column) -> Question | _Drop:
     answers, total = list(column.people), column.people.total()
     common = [answer for answer in answers if column.people[answer] >= max(2, _COMMON * total)]
     for some in (answers, common):
-        if len(some) <= _OPTIONS and _public(column, some) and (steps := ordered(some)):
+        if len(some) <= OPTIONS and _public(column, some) and (steps := ordered(some)):
             return Question(column.name, "", "ordinal", steps, column.codes)
         if some is answers and (said := agreed(some)):
             return Question(column.name, "", "choice", said, column.codes)
     long = sum(len(answer) * count for answer, count in column.people.items()) / total
-    if len(answers) > _OPTIONS and (len(answers) > _WORDY * total or long > _SENTENCE):
+    if len(answers) > OPTIONS and (len(answers) > WORDY * total or long > _SENTENCE):
         single = column.distinct and not any(" " in answer for answer in answers)
         return _Drop("different in every row: identifies a person" if single else "free text")
     return _choice(column)
 
 
-def _public(column: _Column, answers: list[str]) -> bool:
+def _public(column: Column, answers: list[str]) -> bool:
     """Whether the steps of a scale say nothing of one person: without digits only known words make a scale; beside
     digits may stand any word, and one of few people must use those of others.
     """
@@ -255,7 +199,7 @@ def _public(column: _Column, answers: list[str]) -> bool:
     return rare <= often | _BOUNDS
 
 
-def _choice(column: _Column) -> Question | _Drop:
+def _choice(column: Column) -> Question | _Drop:
     """The answers that enough people gave; the others are one."""
     people, total = column.people, column.people.total()
     often = [answer for answer, count in people.most_common(_MOST_NAMED) if count >= FEWEST]
@@ -270,10 +214,10 @@ def _choice(column: _Column) -> Question | _Drop:
 
 def _named(question: Question, asks: set[str]) -> Question:
     """With a short question of its own, made of the header."""
-    text = _spaced(re.sub(r"\([^)]*\)", " ", question.column)) or _spaced(question.column) or "question"
+    text = spaced(unbracketed(question.column)) or spaced(question.column) or "question"
     words = text.split()
     if len(words) > _SHORT:
-        words = [word for word in words if not _FILLING.fullmatch(word)] or words
+        words = [word for word in words if not FILLING.fullmatch(word)] or words
     ask = _free(" ".join(words[:_MOST_WORDS]), asks)
     asks.add(ask)
     return replace(question, ask=ask)
@@ -284,8 +228,3 @@ def _free(ask: str, taken: Collection[str]) -> str:
     while (name := ask if count == 1 else f"{ask} {count}") in taken:
         count += 1
     return name
-
-
-def _spaced(header: str) -> str:
-    """A header in lower-case words."""
-    return " ".join(re.sub(r"[^\w'&/+-]|_", " ", _CAMEL.sub(" ", header)).lower().split())

@@ -192,6 +192,27 @@ def test_a_small_or_blown_up_survey_says_nothing_of_one_person(tmp_path: Path, c
     assert "none named: 40 people" in done.stdout
 
 
+def test_identifiers_are_named_and_not_shown(tmp_path: Path, command_line: CommandLine) -> None:
+    """Columns of a form that anybody may export; six names are those of 25 people each."""
+    lines = ["First name,Phone,Q3,zip,Do you own a phone?"]
+    lines += [
+        f"{f'SECRET{row % 8}' if row % 8 < 6 else f'RARE{row}'},{5_000_000 + row % 90},"
+        f"SECRET{row}@example.org,{10_000 + row % 60},{('yes', 'no')[row % 2]}"
+        for row in range(ROWS)
+    ]
+    (tmp_path / "form.csv").write_text("\n".join(lines), encoding="utf-8")
+    done = command_line("data", "check", "survey:form.csv", "--save-schema", "form.toml")
+    assert done.returncode == 0, done.stderr
+    dropped = done.stdout.partition("Dropped\n")[2].partition("Two samples")[0]
+    for column in ("First name", "Phone", "Q3", "zip"):
+        (line,) = [line for line in dropped.splitlines() if line.strip().startswith(column)]
+        assert "identif" in line
+    assert "5: 1 questions, 4 dropped" in done.stdout
+    said = (done.stdout + (tmp_path / "form.toml").read_text(encoding="utf-8")).lower()
+    assert "secret" not in said
+    assert "rare" not in said
+
+
 texts = st.sampled_from(
     ["", "?", "NA", "yes", "No", "often", "never", "3", "2.5", "1,5", "1-5", "2020-01-01 10:00", "[b]", "a b"]
 )

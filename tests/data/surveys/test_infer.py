@@ -72,6 +72,120 @@ def test_dropped(name: str, cells: list[object], why: str) -> None:
     assert why in reason
 
 
+# --- who a person is ---
+
+FIRST = ["Anna", "Ben", "Chloe", "Dilip", "Eve", "Femi", "Gus", "Hana", "Ivo", "Jo", "Kim", "Lea", "Mo", "Nia", "Oz"]
+NAMES = [FIRST[row % 5 if row < 100 else row % 15] for row in range(ROWS)]
+BY_HEADER = "by its header a name, an address, a number or a date of birth: identifies a person"
+
+
+@pytest.mark.parametrize(
+    ("headers", "cells"),
+    [
+        (("name", "Surname", "first name", "FirstName", "last_name", "What is your full name?", "Respondent's name",
+          "student name", "Nickname (optional)", "Names", "your first and last name"), NAMES),
+        (("email", "E-mail address:", "Please enter your e-mail", "work email", "Email / Phone"),
+         [f"{name}, at home" for name in NAMES]),
+        (("phone", "Phone number", "Mobile", "home telephone", "cell phone 2", "Emergency contact"),
+         [5_000_000 + row % 60 for row in range(ROWS)]),
+        (("address", "Home address line 1", "address2", "Street", "Postal address"),
+         [f"{name} Lane" for name in NAMES]),
+        (("postcode", "Post code", "zip", "ZIP code", "zipcode", "What is your postal code?", "PIN code"),
+         [10_115 + row % 30 for row in range(ROWS)]),
+        (("zip", "postcode"), [10_115, 20_095, 80_331]),
+        (("ip address", "IPAddress"), [3_232_235_777 + row % 30 for row in range(ROWS)]),
+        (("date of birth", "Birthdate", "birthday", "DOB", "When is your birthday?"),
+         [19_800_101 + 100 * (row % 40) for row in range(ROWS)]),
+        (("social security number", "Passport no", "participant number", "Student number"),
+         [40 + row % 40 for row in range(ROWS)]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_a_header_that_asks_who_one_is_is_dropped_whatever_its_answers(
+    headers: tuple[str, ...], cells: list[object]
+) -> None:
+    """Many of these answers are given by ten people or more, or are plain numbers: without the header all were kept."""
+    assert isinstance(found(cells), Question)
+    for header in headers:
+        assert found(cells, header) == BY_HEADER, header
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "name of your employer's benefits?",
+        "Do you know the name of your supervisor?",
+        "Does your employer address mental health?",
+        "Do you use your phone at night?",
+        "How often do you check e-mail at home?",
+        "company name",
+        "product names",
+        "number of addresses",
+        "Year of birth",
+        "birth weight",
+        "state",
+        "Post",
+        "namesake",
+        "mobility",
+        "streetwise",
+    ],
+)
+def test_a_header_that_only_mentions_such_a_word_is_a_question(header: str) -> None:
+    assert isinstance(found(NAMES, header), Question)
+
+
+@pytest.mark.parametrize(
+    ("header", "cells"),
+    [("phone", ["yes", "no"]), ("Email", ["daily", "weekly", "never"]), ("Mobile", [0, 1]), ("address", ["1-5", "6+"])],
+)
+def test_a_few_answers_of_many_people_are_a_question_whatever_the_header(header: str, cells: list[object]) -> None:
+    assert isinstance(found(cells, header), Question)
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ([f"+49 30 {7_000_000 + 37 * row}" for row in range(ROWS)], "telephone numbers"),
+        ([f"(555) {200 + row}-{4_000 + row} ext. 4" for row in range(ROWS)], "telephone numbers"),
+        ([491_701_000_000 + 37 * (row // 2 if row < 10 else row) for row in range(ROWS)], "telephone numbers"),
+        ([f"respondent{row}@example.org" for row in range(ROWS)], "addresses"),
+        ([f"respondent{row}@example.org" for row in range(ROWS - 6)] + ["none", "I do not want to"] * 3, "addresses"),
+    ],
+)
+def test_answers_that_reach_one_person_are_dropped_whatever_the_header(cells: list[object], why: str) -> None:
+    assert found(cells, "Q7") == f"{why}: identify a person"
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [round(row * 0.123456789, 9) for row in range(ROWS)],
+        [-3_000_000.25 - row for row in range(ROWS)],
+        [20_000_000 + 977 * (row % 100) for row in range(ROWS)],
+        [150_000_000 + 1_000_000 * (row % 50) for row in range(ROWS)],
+        ["1000000-5000000", "5000000-9000000"],
+    ],
+)
+def test_measurements_and_amounts_are_no_telephone_numbers(cells: list[object]) -> None:
+    assert isinstance(found(cells), Question)
+
+
+def test_near_unique_is_by_people_and_not_by_their_copies() -> None:
+    """40 people, 40 copies of each: every number is there 40 times and is one person's."""
+    person = [row // 40 for row in range(1600)]
+    columns = {
+        "Q7": [491_701_000_000 + 37 * p for p in person],
+        "age": [20 + p for p in person],
+        "mood": [MOODS[p] for p in person],
+    }
+    assert infer(table(columns)).dropped == {"Q7": "telephone numbers: identify a person"}
+
+
+def test_an_identifier_is_no_outcome() -> None:
+    with pytest.raises(InputError, match=r"'First name' cannot be an outcome .*dropped \(by its header a name"):
+        schema_of({"First name": NAMES}, "First name")
+
+
 # --- what is kept ---
 
 
