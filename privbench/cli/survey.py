@@ -15,6 +15,7 @@ from privbench.data.surveys.cells import few
 from privbench.data.surveys.check import Check, OutcomeCheck, check
 from privbench.data.surveys.read import parse_spec
 from privbench.data.surveys.schema import MISSING, Question, Schema
+from privbench.data.surveys.survey import Survey
 from privbench.errors import InputError
 
 _INDENT = (0, 0, 1, 2)
@@ -47,7 +48,7 @@ def show(result: Check, console: Console) -> None:
     console.print(Text(survey.schema.title, style="bold"))
     facts = [
         ("rows", f"{account.rows:,}"),
-        ("columns", f"{account.columns}: {len(survey.schema.questions)} questions, {len(account.dropped)} dropped"),
+        ("columns", _columns(survey)),
         ("schema", survey.schema.name),
         ("missing", f"{result.missing:.1%} of all answers"),
         ("duplicates", _duplicates(result)),
@@ -68,6 +69,11 @@ def show(result: Check, console: Console) -> None:
             console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
         console.print()
     _show_samples(result, console)
+
+
+def _columns(survey: Survey) -> str:
+    account = survey.account
+    return f"{account.columns:,}: {len(survey.schema.questions):,} questions, {len(account.dropped):,} dropped"
 
 
 def _duplicates(result: Check) -> str:

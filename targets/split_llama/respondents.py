@@ -104,9 +104,9 @@ def _notes(splits: SurveySplits) -> Iterator[str]:
     sides = (splits.train, splits.validation, splits.test)
     train, validation, test = (len(side) for side in sides)
     groups = sum(len(np.unique(side.groups)) for side in sides)
-    held = np.bincount(splits.client)
+    held = [f"{count:,}" for count in np.bincount(splits.client)]
     yield (
-        f"{train:,} respondents for training over {len(held)} clients ({', '.join(map(str, held))}), {validation:,} "
+        f"{train:,} respondents for training over {len(held)} clients ({', '.join(held)}), {validation:,} "
         f"for validation, {test:,} for testing, in {groups:,} groups; no group is on two sides."
     )
     yield from splits.train.account.notes

@@ -73,14 +73,15 @@ def near_duplicates(survey: Survey, outcome: Outcome) -> Grouping:
     own = ", or are of one person" if len(np.unique(survey.groups)) < len(survey) else ""
     end = f"{own}, the largest of {few(largest)} records"
     if len(np.unique(identical)) == count and chained:
-        link = f"one differing answer would link {_largest(near)} of {len(survey)} records"
-        words = f"{count} groups of identical inputs ({link}){end}."
+        link = f"one differing answer would link {_largest(near):,} of {len(survey):,} records"
+        words = f"{count:,} groups of identical inputs ({link}){end}."
         return Grouping(groups, "identical", count, largest, chained, words)
-    words = f"{count} groups of inputs that differ in at most one answer{end}."
+    words = f"{count:,} groups of inputs that differ in at most one answer{end}."
     if not chained:
         return Grouping(groups, "one answer", count, largest, 0, words)
     link = (
-        f"{chained} of {len(survey)} records, which one differing answer would chain into groups of over {LARGEST:.0%}"
+        f"{chained:,} of {len(survey):,} records, which one differing answer would chain into groups of over "
+        f"{LARGEST:.0%}"
     )
     return Grouping(groups, "both", count, largest, chained, f"{words[:-1]}; of identical inputs only among {link}.")
 

@@ -253,7 +253,7 @@ def _whole(table: _Table, tests: _Tests, targets: _Targets, *, mean: bool) -> It
             table.column,
             None,
             f"{_subject(table)}predicts {said[best]} alone with AUC {aucs[best]:.2f} "
-            f"({len(tests.labels)} respondents, cross-fitted; above {bars[best]:.2f} is a leak)",
+            f"({len(tests.labels):,} respondents, cross-fitted; above {bars[best]:.2f} is a leak)",
         )
 
 
@@ -307,7 +307,7 @@ def _pure(table: _Table, tests: _Tests, targets: _Targets) -> Iterator[Leak]:
             yield Leak(
                 table.column,
                 None if name == _ANSWERED else name,
-                f"'{name}' means {targets.said[top]} for {right[top] / n:.0%} of {n:.0f} respondents, "
+                f"'{name}' means {targets.said[top]} for {right[top] / n:.0%} of {n:,.0f} respondents, "
                 f"{base[top]:.0%} of all (lower limit {lows[top]:.2f}, above {bars[top]:.2f} is a leak)",
             )
 
@@ -325,6 +325,6 @@ def _copy(table: _Table, tests: _Tests, targets: _Targets) -> Iterator[Leak]:
                 table.column,
                 None,
                 f"copies the outcome: one answer goes with {targets.said[k]} for at least {COPY:.0%} of each "
-                f"({everyone} respondents, chance {chance:.1g} if independent)",
+                f"({everyone:,} respondents, chance {chance:.1g} if independent)",
             )
             return

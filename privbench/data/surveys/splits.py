@@ -79,7 +79,10 @@ def split(
     _require_filled(held, clients, outcome, grouped)
     if lacking:
         found = (held[2:].sum(), held[0], held[1])
-        note = f"sizes shrunk from {train}, {validation}, {test} to {', '.join(map(str, found))}: no more records."
+        note = (
+            f"sizes shrunk from {train:,}, {validation:,}, {test:,} to {', '.join(f'{n:,}' for n in found)}: no more "
+            "records."
+        )
         grouped = replace(grouped, account=replace(grouped.account, notes=(*grouped.account.notes, note)))
     rows = np.flatnonzero(bins >= 2)
     made = SurveySplits(
@@ -110,7 +113,8 @@ def leaking_random_split(
     known = _known(survey, outcome)
     total = train + validation + test
     if min(train, validation, test) < 1 or total > len(known):
-        raise InputError(f"sizes {train}, {validation}, {test} must be positive and at most {len(known)} together.")
+        sizes = f"{train:,}, {validation:,}, {test:,}"
+        raise InputError(f"sizes {sizes} must be positive and at most {len(known):,} together.")
     rows = rng.permutation(len(known))[:total]
     first, second, third = np.split(rows, [train, train + validation])
     made = SurveySplits(
@@ -176,7 +180,7 @@ def _thin(survey: Survey, wanted: int, rng: np.random.Generator) -> Survey:
     if part == sizes.max():
         return survey
     thinned = survey.take(np.sort(_few_of_each(survey.groups, part, rng)))
-    note = f"{len(survey)} records of {len(sizes)} people thinned to {len(thinned)}, at most {part} of each."
+    note = f"{len(survey):,} records of {len(sizes):,} people thinned to {len(thinned):,}, at most {part} of each."
     return replace(thinned, account=replace(thinned.account, notes=(*thinned.account.notes, note)))
 
 
@@ -226,8 +230,9 @@ def _require_filled(held: Codes, clients: int, outcome: Outcome, survey: Survey)
     empty = [name for name, count in zip(names, held, strict=True) if not count]
     if empty:
         raise InputError(
-            f"outcome {outcome.name}: {empty[0]} would hold no respondent; {len(survey)} records in "
-            f"{len(np.unique(survey.groups))} groups do not go round. Use fewer clients, an even share or more records."
+            f"outcome {outcome.name}: {empty[0]} would hold no respondent; {len(survey):,} records in "
+            f"{len(np.unique(survey.groups)):,} groups do not go round. Use fewer clients, an even share or more "
+            "records."
         )
 
 
@@ -242,6 +247,6 @@ def _require_classes(splits: SurveySplits) -> None:
         )
     if len(trained) < 2:
         raise InputError(
-            f"outcome {splits.outcome.name}: all {len(splits.train)} training records answer '{trained.pop()}'; "
+            f"outcome {splits.outcome.name}: all {len(splits.train):,} training records answer '{trained.pop()}'; "
             f"use more training records or another seed."
         )

@@ -103,7 +103,7 @@ def read_table(path: str) -> Table:
     names, renamed = _headers(header)
     frame = _pack(path, names, records)
     if not len(frame):
-        raise InputError(f"{path} has a header of {len(names)} columns but no rows; expected one row per respondent.")
+        raise InputError(f"{path} has a header of {len(names):,} columns but no rows; expected one row per respondent.")
     if separator != ",":
         notes.append(f"Fields are separated by {_SEPARATORS[separator]}.")
     return Table(path, frame, (*notes, *renamed))
@@ -215,9 +215,9 @@ def _headers(header: list[str]) -> tuple[list[str], list[str]]:
         names.append(name)
     notes = []
     if empty:
-        notes.append(f'{empty} empty headers are named by their place ("column 3").')
+        notes.append(f'{empty:,} empty headers are named by their place ("column 3").')
     if repeated:
-        notes.append(f'{repeated} repeated headers are numbered ("NAME (2)").')
+        notes.append(f'{repeated:,} repeated headers are numbered ("NAME (2)").')
     return names, notes
 
 
@@ -238,8 +238,8 @@ def _pack(path: str, names: list[str], records: Iterator[list[str]]) -> pd.DataF
     if wrong:
         row, width = wrong[0]
         raise InputError(
-            f"{path}: row {row} after the header has {width} fields, the header {len(names)} ({len(wrong)} such rows "
-            f"of {rows}); quote fields that hold the separator, or repair these rows."
+            f"{path}: row {row} after the header has {width} fields, the header {len(names)} ({len(wrong):,} such rows "
+            f"of {rows:,}); quote fields that hold the separator, or repair these rows."
         )
     columns = {
         name: pd.Categorical.from_codes(code, categories=pd.Index(list(seen), dtype=object))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -164,6 +165,22 @@ def test_the_command_prints_all_of_it(tmp_path: Path, command_line: CommandLine)
     again = command_line("data", "check", f"{written(tmp_path)},schema=s.toml")
     assert again.returncode == 0
     assert again.stdout == out
+
+
+def test_numbers_in_sentences_have_thousands_separators(tmp_path: Path, command_line: CommandLine) -> None:
+    """Of 3,000 records 2,400 tick nearly the same throughout."""
+    rng = np.random.default_rng(0)
+    lines = ["who;sad;leak;" + ";".join(f"q{n}" for n in range(12))]
+    for row in range(3_000):
+        ticked = rng.integers(0, 2 if row < 2_400 else 9, 12).tolist()
+        sad = ("none", "mild")[rng.integers(2)]
+        lines.append(f"id{row};{sad};{sad};" + ";".join(map(str, ticked)))
+    (tmp_path / "large.csv").write_text("\n".join(lines), encoding="utf-8")
+    done = command_line("data", "check", "survey:large.csv,outcome=sad")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\(\d,\d{3} respondents", done.stdout)
+    assert re.search(r"only among \d,\d{3} of 3,000 records", " ".join(done.stdout.split()))
+    assert not re.findall(r"\b\d{4,}\b", done.stdout)
 
 
 def test_without_an_outcome_candidates_are_listed(tmp_path: Path, command_line: CommandLine) -> None:

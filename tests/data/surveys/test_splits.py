@@ -133,7 +133,7 @@ def test_a_small_survey_shrinks_all_sizes_and_says_so() -> None:
     survey, outcome = plenty(550)
     made = split(survey, outcome, np.random.default_rng(0))
     assert (len(made.train), len(made.validation), len(made.test)) == (400, 50, 100)
-    assert made.train.account.notes[-1] == "sizes shrunk from 2000, 250, 500 to 400, 50, 100: no more records."
+    assert made.train.account.notes[-1] == "sizes shrunk from 2,000, 250, 500 to 400, 50, 100: no more records."
 
 
 def test_the_generator_decides_and_nothing_else() -> None:
@@ -160,7 +160,7 @@ def test_a_blown_up_survey_is_thinned_to_what_is_needed() -> None:
     survey, outcome = blown_up(people=60, copies=50)
     made = split(survey, outcome, np.random.default_rng(0), train=100, validation=20, test=40, clients=2)
     assert (len(made.train), len(made.validation), len(made.test)) == (100, 20, 40)
-    assert made.train.account.notes[0] == "3000 records of 60 people thinned to 180, at most 3 of each."
+    assert made.train.account.notes[0] == "3,000 records of 60 people thinned to 180, at most 3 of each."
     assert len(np.unique(survey.groups[made.test.index])) >= 10
     check_disjoint(made, survey)
 
@@ -265,7 +265,7 @@ def test_a_random_split_leaks() -> None:
     assert (len(made.train), len(made.validation), len(made.test)) == (200, 50, 100)
     assert set(made.train.groups) & set(made.test.groups)
     assert not made.client.any()
-    with pytest.raises(InputError, match="at most 3000 together"):
+    with pytest.raises(InputError, match="at most 3,000 together"):
         leaking_random_split(survey, outcome, np.random.default_rng(0), train=4000)
 
 

@@ -225,5 +225,5 @@ def test_refuses_what_is_no_file(tmp_path: Path, name: str) -> None:
 
 def test_a_wrong_row_late_in_a_long_file_is_found(tmp_path: Path) -> None:
     lines = ["a,b", *("1,2" for _ in range(9_999)), "1,2,3"]
-    with pytest.raises(InputError, match=r"row 10000 .* \(1 such rows of 10000\)"):
+    with pytest.raises(InputError, match=r"row 10000 .* \(1 such rows of 10,000\)"):
         read_table(str(put(tmp_path, "\n".join(lines))))
