@@ -18,6 +18,7 @@ from conftest import SMALL, CommandLine
 
 SETTINGS = [item for key, value in SMALL.items() for item in ("--set", f"{key}={value}")]
 AUDIT = ["audit", "--target", "prism", *SETTINGS]
+LLAMA = ["audit", "--target", "split-llama"]
 
 
 def privbench(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -118,6 +119,10 @@ def test_a_config_file_gives_the_options_and_the_command_line_wins(tmp_path: Pat
         ([*AUDIT, "--eps", "1", "--attacks", "label/oracle"], "did you mean label/oracle-lr"),
         ([*AUDIT, "--eps", "1", "--defense", "gausian"], "did you mean gaussian"),
         ([*AUDIT, "--eps", "1", "--set", "epoch=3"], "did you mean epochs"),
+        ([*LLAMA, "--set", "outcme=x"], "unknown setting of target split-llama 'outcme'; did you mean outcome?"),
+        ([*LLAMA, "--set", "client-rates=1"], "'client_rates'; did you mean client_rate"),
+        ([*LLAMA, "--data", "osmi:a.csv,outcme=x"], "unknown option of a survey 'outcme'; did you mean outcome?"),
+        (["audit", "--target", "gaussian", "--sigma", "1", "--set", "recods=9"], "did you mean records"),
         ([*AUDIT, "--eps", "1", "--set", "epochs"], "--set takes key=value"),
         ([*AUDIT, "--eps", "1", "--data", "mimic"], "unknown data set 'mimic'"),
         ([*AUDIT, "--eps", "1", "--data", "physionet2012"], "needs its folder"),

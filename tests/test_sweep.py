@@ -117,6 +117,7 @@ def test_a_grid_that_is_too_large_or_empty_is_refused() -> None:
         (["--target", "gaussian", "--sigma", "1", "--data", "x"], "leave it out in a sweep"),
         (["--target", "gaussian", "--sigma", "1", "--set", "rho"], "key=value"),
         (["--target", "gaussian", "--sigma", "1", "--set", "rho=0,7"], "rho must be in"),
+        (["--target", "gaussian", "--sigma", "1", "--set", "recods=20,40"], "did you mean records"),
         (["--target", "gaussian", "--sigma", "1", "--jobs", "0"], "--jobs must be at least 1"),
     ],
 )

@@ -5,6 +5,7 @@ After the file may follow `,outcome=NAME`, and for `survey` also `,schema=S.toml
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -32,6 +33,7 @@ SCHEMAS: Mapping[str, tuple[str, ...]] = {
 }
 """Under each name the schemas that a file may have; its headers decide."""
 
+_TYPED = re.compile(r",([a-z_]+)=", re.IGNORECASE)
 _MOST_NAMED = 3
 
 
@@ -64,6 +66,10 @@ def parse_spec(spec: str) -> Spec:
         raise InputError(
             f"survey {name} has its own schema; with schema= write survey:{path},schema={given['schema']}."
         )
+    for file in (path, given.get("schema", "")):
+        typed = _TYPED.search(file)
+        if typed and not Path(file).exists():  # with a file of that name it is no option
+            raise unknown("option of a survey", typed[1], ("outcome", "schema"))
     outcome = given.get("outcome")
     return Spec(name, path, given.get("schema"), None if outcome is None else normal(outcome))
 

@@ -135,12 +135,24 @@ def test_specs(spec: str, expected: Spec) -> None:
         ("survey:a.csv,outcome=x,outcome=y", "gives outcome twice"),
         ("osmi:a.csv,schema=s.toml", "survey osmi has its own schema; .* write survey:a.csv,schema=s.toml"),
         ("osmi:nowhere.csv", "there is no file 'nowhere.csv'"),
-        ("survey:nowhere.csv,outcom=x", "there is no file 'nowhere.csv,outcom=x'"),
+        ("survey:nowhere.csv,outcom=x", "unknown option of a survey 'outcom'; did you mean outcome"),
+        ("osmi:nowhere.csv,Outcome=x", "unknown option of a survey 'Outcome'; did you mean outcome"),
+        ("survey:nowhere.csv,schema=s.toml,outcme=x", "unknown option of a survey 'outcme'; did you mean outcome"),
+        ("survey:nowhere.csv,scheme=s.toml,outcome=x", "unknown option of a survey 'scheme'; did you mean schema"),
+        ("survey:nowhere.csv,target=x", "unknown option of a survey 'target'; known: outcome, schema"),
     ],
 )
 def test_refuses_a_spec(spec: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_survey(spec)
+
+
+def test_a_file_may_be_named_as_an_option_is_written(tmp_path: Path) -> None:
+    (tmp_path / "run,seed=3").mkdir()
+    path = invented_file(tmp_path / "run,seed=3", "osmi-2014")
+    assert read_survey(f"osmi:{path}").schema.name == "osmi-2014"
+    with pytest.raises(InputError, match="unknown option of a survey 'seed'"):
+        read_survey(f"osmi:{path}x")
 
 
 # --- files ---
