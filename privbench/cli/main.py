@@ -168,10 +168,10 @@ def gate(
 
 @app.command()
 def report(
-    record: Annotated[str, typer.Argument(help="Folder of an audit.")],
+    record: Annotated[str, typer.Argument(help="Folder of an audit or of a sweep.")],
     debug: Debug = False,
 ) -> None:
-    """Render audit.html and audit.md again from the record, and print it."""
+    """Render the pages again from the record, and print it: audit.html and audit.md, or those of a sweep."""
     from privbench.cli.show import run_report
 
     run_report(Path(record))
@@ -179,7 +179,7 @@ def report(
 
 @app.command()
 def verify(
-    record: Annotated[str, typer.Argument(help="Folder of an audit.")],
+    record: Annotated[str, typer.Argument(help="Folder of an audit or of a sweep.")],
     secrets: Annotated[
         str | None,
         typer.Option(
@@ -188,7 +188,7 @@ def verify(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Recompute everything that follows from a record's scores; exit 1 on any difference."""
+    """Recompute everything that follows from a record's scores, or from every cell's; exit 1 on any difference."""
     from privbench.cli.show import run_verify
 
     raise typer.Exit(run_verify(Path(record), Path(secrets) if secrets else None))

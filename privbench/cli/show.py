@@ -10,11 +10,12 @@ from typing import Any
 from rich.table import Table
 
 from privbench.cli.console import plain_console
-from privbench.errors import RecordError, unknown
+from privbench.errors import InputError, RecordError, unknown
 from privbench.gate import gate
-from privbench.record import AUDIT_FILE, read, write_aside
+from privbench.record import AUDIT_FILE, read
 from privbench.registry import GROUPS, default_registry
 from privbench.report.words import headline
+from privbench.sweep.record import SWEEP_FILE, holds_sweep, read_sweep
 
 
 def run_gate(path: Path, *, strict: bool) -> int:
@@ -30,11 +31,15 @@ def run_gate(path: Path, *, strict: bool) -> int:
 
 
 def run_verify(record: Path, secrets: Path | None) -> int:
-    """Print every difference; 1 when there is one."""
+    """Print every difference, of a sweep one line for each cell that differs; 1 when there is one."""
     from privbench.recording import Secrets
     from privbench.verify import COVERED_BY_HASH, RECOMPUTED, verify
 
     folder = _folder(record)
+    if holds_sweep(folder):
+        if secrets is not None:
+            raise InputError(f"--secrets are of one audit: give it the folder of a cell, {folder / 'cells' / 'HASH'}.")
+        return _verify_sweep(folder)
     differences = verify(folder, default_registry(), Secrets.load(secrets) if secrets else None)
     console = plain_console()
     for line in differences:
@@ -46,29 +51,51 @@ def run_verify(record: Path, secrets: Path | None) -> int:
     return 1 if differences else 0
 
 
+def _verify_sweep(folder: Path) -> int:
+    from privbench.sweep.verify import verify_sweep
+    from privbench.verify import COVERED_BY_HASH, RECOMPUTED
+
+    found = verify_sweep(folder, default_registry())
+    console = plain_console()
+    for line in (*found.differing, *found.files):
+        console.print(line, markup=False, soft_wrap=True)
+    count = f"{found.cells:,} cell{'s' if found.cells > 1 else ''}"
+    if found.outside:
+        are, alone = ("is", "itself") if found.outside == 1 else ("are", "themselves")
+        console.print(f"{found.outside:,} of {count} {are} in no row of {SWEEP_FILE}: verified by {alone} alone.")
+    if found.differing or found.files:
+        own = f"; {SWEEP_FILE} or its pages differ in {len(found.files):,}" if found.files else ""
+        console.print(f"{len(found.differing):,} of {count} differ{own}.", markup=False)
+        return 1
+    hashed = f"Covered by the records' own hashes only: {COVERED_BY_HASH}"
+    console.print(f"Recomputed, and all agrees: of {count} {RECOMPUTED}; {SWEEP_FILE} and its pages.", markup=False)
+    console.print(f"Not checked: the coins, the figure. {hashed}.", markup=False)
+    return 0
+
+
 def _folder(record: Path) -> Path:
-    """The folder of a record that is given by its folder or its audit.json."""
-    folder = record.parent if record.name == AUDIT_FILE else record
+    """The folder of a record or a sweep that is given by its folder, its audit.json or its sweep.json."""
+    folder = record.parent if record.name in (AUDIT_FILE, SWEEP_FILE) else record
     if not folder.is_dir():
         raise RecordError(f"{record} is not a folder; give the folder that holds {AUDIT_FILE}, or that file.")
     return folder
 
 
 def run_report(record: Path) -> None:
-    """Render all pages again from audit.json."""
-    from privbench.report.pages import PAGES, render
+    """Render all pages again from audit.json or sweep.json, and print what they say."""
+    from privbench.report.pages import PAGES, render, write_pages
     from privbench.report.terminal import show
 
     folder = _folder(record)
+    if holds_sweep(folder):
+        from privbench.report import sweep_pages, sweep_terminal
+
+        sweep = read_sweep(folder)
+        write_pages(sweep_pages.pages(sweep), folder)
+        sweep_terminal.show(sweep, plain_console())
+        return
     audit = read(folder)
-    pages = render(audit, PAGES)
-
-    def put(aside: Path) -> list[str]:
-        for name, text in pages.items():
-            (aside / name).write_text(text, encoding="utf-8")
-        return list(pages)
-
-    write_aside(folder, put)
+    write_pages({name: text.encode() for name, text in render(audit, PAGES).items()}, folder)
     show(audit, plain_console())
 
 

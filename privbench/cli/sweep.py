@@ -19,10 +19,10 @@ from privbench.cli.console import note, plain_console
 from privbench.errors import OK, InputError, PrivbenchError, unknown
 from privbench.grid import parse_range
 from privbench.options import RECORDED, parse_number
-from privbench.record import check_writable, write_aside
+from privbench.record import check_writable
 from privbench.registry import default_registry
-from privbench.report import sweep_pages
-from privbench.report.sweep_lines import lines
+from privbench.report import sweep_pages, sweep_terminal
+from privbench.report.pages import write_pages
 from privbench.sweep.plan import Cell, combinations, plan
 from privbench.sweep.record import SWEEP_FILE, Sweep
 from privbench.sweep.summary import check_done, collect, exit_code
@@ -70,16 +70,10 @@ def run_sweep(
     sweep = collect(cells, out, registry)
     _write(sweep, out)
     console = plain_console()
-    console.print(sweep_pages.headline(sweep), markup=False, style="bold")
-    if not quiet:
-        for line in lines(sweep):
-            console.print()
-            console.print(sweep_pages.table(line))
-        console.print()
-        console.print(sweep_pages.NOTE, markup=False)
-        for row in sweep.rows:
-            if row.status != "done":
-                console.print(f"{row.status}: {sweep_pages.named(row)}: {row.reason or 'no record'}", markup=False)
+    if quiet:
+        console.print(sweep_pages.headline(sweep), markup=False, style="bold")
+    else:
+        sweep_terminal.show(sweep, console)
         if sweep.ended("failed") and not retry:
             console.print("Failed cells stay as they are; --retry runs them again.", markup=False)
         console.print(f"Sweep: {out}", markup=False, style="dim")
@@ -175,18 +169,4 @@ def _write(sweep: Sweep, out: Path) -> None:
     file = out / SWEEP_FILE
     if file.exists() and file.read_text(encoding="utf-8") == text and (out / "sweep.html").exists():
         return
-    figures = sweep_pages.figure(sweep)
-    drawing = figures["sweep.svg"].decode() if figures else None
-    pages = {
-        "sweep.md": sweep_pages.markdown(sweep).encode(),
-        "sweep.html": sweep_pages.html(sweep, drawing[drawing.index("<svg") :] if drawing else None).encode(),
-        **figures,
-        SWEEP_FILE: text.encode(),
-    }
-
-    def put(aside: Path) -> list[str]:
-        for name, content in pages.items():
-            (aside / name).write_bytes(content)
-        return list(pages)
-
-    write_aside(out, put)
+    write_pages({**sweep_pages.pages(sweep), SWEEP_FILE: text.encode()}, out)

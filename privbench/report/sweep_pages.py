@@ -6,12 +6,10 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.table import Table
-
 from privbench.report import sweep_utility
 from privbench.report.html import page
 from privbench.report.sweep_lines import BOUNDS, ORACLE, SPECTRAL, Line, Point, lines
-from privbench.report.words import MARKS, number
+from privbench.report.words import number
 from privbench.sweep.record import Row, Sweep
 from privbench.verdict import Verdict
 
@@ -96,27 +94,21 @@ def _said(point: Point) -> str:
     return ", ".join(parts) or _NOTHING
 
 
-def table(line: Line) -> Table:
-    """For a terminal."""
-    head, body = table_of(line)
-    result = Table(
-        title=line.name, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
-    )
-    for name in head:
-        result.add_column(name, justify="left" if name == "verdicts" else "right", overflow="fold")
-    for row in body:
-        # By their marks: words would fold the table. NOTE says which is which.
-        marked = row[-1]
-        for verdict, mark in MARKS.items():
-            marked = marked.replace(f" {verdict}", mark)
-        result.add_row(*row[:-1], marked)
-    return result
-
-
 def named(row: Row) -> str:
     """A cell by what it was, for a list of those without a record."""
     noise = f"eps {row.eps}" if row.eps is not None else f"noise multiplier {row.noise_multiplier}"
     return ", ".join([row.target, noise, *(f"{k} {v}" for k, v in row.settings.items()), f"seed {row.seed}"])
+
+
+def pages(sweep: Sweep) -> dict[str, bytes]:
+    """Every page of a sweep by its file name, with the figure's files where there is one."""
+    figures = figure(sweep)
+    drawing = figures["sweep.svg"].decode() if figures else None
+    return {
+        "sweep.md": markdown(sweep).encode(),
+        "sweep.html": html(sweep, drawing[drawing.index("<svg") :] if drawing else None).encode(),
+        **figures,
+    }
 
 
 def markdown(sweep: Sweep) -> str:

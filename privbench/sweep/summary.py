@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import privbench
 from privbench.attack import gradient_mechanism
@@ -31,7 +32,17 @@ from privbench.verdict import ALPHA, RHO_SHARE, ConfirmatoryTest, Judgement, Ver
 
 def collect(cells: Sequence[Cell], out: Path, registry: Registry) -> Sweep:
     """Read every finished cell and judge them together."""
-    audits = {cell.address: _read(out, cell.address) for cell in cells}
+    return _judged([_asked(cell) for cell in cells], out, registry)
+
+
+def judge_again(sweep: Sweep, out: Path, registry: Registry) -> Sweep:
+    """The same from what is in the folder now: of `sweep` count only the cells, and what was asked of them."""
+    nothing: Any = {"status": "missing", "reason": None, "findings": (), "utility": (), "flags": ()}
+    return _judged([replace(row, **nothing) for row in sweep.rows], out, registry)
+
+
+def _judged(asked: Sequence[Row], out: Path, registry: Registry) -> Sweep:
+    audits = {row.cell: _read(out, row.cell) for row in asked}
     tests: dict[tuple[str, str], ConfirmatoryTest] = {}
     most = 0
     for address, audit in audits.items():
@@ -40,12 +51,12 @@ def collect(cells: Sequence[Cell], out: Path, registry: Registry) -> Sweep:
             most = max(most, len(judged))
             for finding in judged:
                 if finding.value is not None and finding.bound is not None:
-                    tests[address, finding.id] = _test(finding, audit, registry, RHO_SHARE / len(cells))
+                    tests[address, finding.id] = _test(finding, audit, registry, RHO_SHARE / len(asked))
     # Cells that did not end keep their share: finishing them later must not take an EXCEEDED back.
     unfinished = sum(audit is None for audit in audits.values())
     planned = len(tests) + most * unfinished
     judgements = dict(zip(tests, judge(list(tests.values()), ALPHA - RHO_SHARE, planned, advise=False), strict=True))
-    rows = tuple(_row(cell, audits[cell.address], out, judgements) for cell in cells)
+    rows = tuple(_ended(row, audits[row.cell], out, judgements) for row in asked)
     return Sweep(privbench.__version__, ALPHA - RHO_SHARE, planned, rows)
 
 
@@ -111,10 +122,10 @@ def _bound(finding: Finding, audit: Audit, registry: Registry, alpha: float) -> 
     return float(value.value) if isinstance(value, BoundValue) else None
 
 
-def _row(cell: Cell, audit: Audit | None, out: Path, judgements: dict[tuple[str, str], Judgement]) -> Row:
+def _asked(cell: Cell) -> Row:
+    """A cell by its options, before anything is known of how it ended."""
     options = cell.options
-    reason = None if audit is not None else failure(out, cell.address)
-    row = Row(
+    return Row(
         cell=cell.address,
         target=options.target,
         data=options.data.partition(":")[0] if options.data else "",
@@ -123,22 +134,32 @@ def _row(cell: Cell, audit: Audit | None, out: Path, judgements: dict[tuple[str,
         noise_multiplier=options.noise_multiplier,
         seed=options.seed,
         settings={**({"model": options.model} if options.model else {}), **options.settings},
-        status="done" if audit is not None else "failed" if reason is not None else "missing",
-        reason=reason,
+        status="missing",
+        reason=None,
         findings=(),
         utility=(),
         flags=(),
     )
+
+
+def _ended(row: Row, audit: Audit | None, out: Path, judgements: dict[tuple[str, str], Judgement]) -> Row:
+    """What was asked for with what was found, all of it from the record where there is one."""
     if audit is None:
-        return row
-    resolved = audit.manifest["config"]["resolved"]
+        reason = failure(out, row.cell)
+        return row if reason is None else replace(row, status="failed", reason=reason)
+    given, resolved = (audit.manifest["config"][key] for key in ("given", "resolved"))
+    model = {key: value for key, value in row.settings.items() if key == "model"}
     return replace(
         row,
+        target=str(given["target"]),
         data=str(resolved["data"]),
         defense=str(resolved["defense"]),
         eps=resolved["eps"],
         noise_multiplier=resolved.get("noise_multiplier"),
-        findings=tuple(_held(finding, judgements.get((cell.address, finding.id))) for finding in audit.findings),
+        seed=int(given["seed"]),
+        settings={**model, **given["settings"]},
+        status="done",
+        findings=tuple(_held(finding, judgements.get((row.cell, finding.id))) for finding in audit.findings),
         utility=tuple(dict(item) for item in audit.utility),
         flags=tuple(flag["name"] for flag in audit.flags),
     )
