@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,30 @@ def parse_number(name: str, text: str, *, whole: bool = False) -> float | int:
     if whole and abs(value) >= 2**63:
         raise InputError(f"{name} must be below 2^63 in size, got '{shown}'.")
     return value
+
+
+_KINDS = {"str": "text", "int": "whole number", "float": "number"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One thing that --set may change. kind: text, whole number or number."""
+
+    name: str
+    kind: str
+    default: str | int | float
+
+
+def settings_of(config: object) -> tuple[str, tuple[Setting, ...]]:
+    """What --set may change of a target, with what its author says of them: the part of its resolved configuration that
+    `read_settings` fills, a dataclass of texts and numbers with defaults. Nothing where it has no such part.
+    """
+    parts = [getattr(config, f.name) for f in fields(config)] if is_dataclass(config) else []
+    for part in parts:
+        kind, own = type(part), fields(part) if is_dataclass(part) else ()
+        if own and all(f.type in _KINDS and f.default is not MISSING for f in own):
+            return getdoc(kind) or "", tuple(Setting(f.name, _KINDS[str(f.type)], getattr(kind, f.name)) for f in own)
+    return "", ()
 
 
 def read_settings(kind: type[Any], given: Mapping[str, str], target: str) -> dict[str, Any]:

@@ -145,6 +145,10 @@ def test_a_config_file_gives_the_options_and_the_command_line_wins(tmp_path: Pat
         (["audti"], "No such command"),
         (["gate", "/no/such/record"], "holds no audit.json"),
         (["list", "attack"], "did you mean attacks"),
+        (["list", "setings"], "did you mean settings"),
+        (["list", "settings", "--target", "prizm"], "did you mean prism"),
+        (["list", "settings", "--target", "recorded"], "target recorded has no settings"),
+        (["list", "attacks", "--target", "prism"], "--target belongs to `privbench list settings`"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_2(
@@ -283,7 +287,7 @@ def test_debug_shows_the_traceback() -> None:
     assert "Traceback" in done.stderr
 
 
-@pytest.mark.parametrize("what", ["targets", "attacks", "defenses", "bounds", "datasets"])
+@pytest.mark.parametrize("what", ["targets", "attacks", "defenses", "bounds", "datasets", "settings"])
 def test_list_as_table_and_as_json(command_line: CommandLine, what: str) -> None:
     rows = json.loads(command_line("list", what, "--json").stdout)
     table = command_line("list", what).stdout

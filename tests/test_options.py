@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import CommandLine
 
 from privbench.errors import InputError
-from privbench.options import AuditOptions, RecordingFiles
+from privbench.options import AuditOptions, RecordingFiles, Setting, read_settings, settings_of
+from privbench.registry import Registry
 
 FILES = RecordingFiles(Path("t"), Path("s"))
 DRAW = ["--set", "records=100", "--set", "releases=2", "--set", "width=4"]
@@ -77,3 +81,71 @@ def test_a_model_in_a_sweep_is_refused_too(command_line: CommandLine, tmp_path: 
     assert done.returncode == 2
     assert "takes no --model" in done.stderr
     assert not (tmp_path / "o").exists()
+
+
+# What --set may change
+
+
+@dataclass(frozen=True)
+class Noise:
+    """No setting: it has no default."""
+
+    scale: float
+
+
+@dataclass(frozen=True)
+class Own:
+    """What my target takes."""
+
+    name: str = ""
+    size: int = 3
+    rate: float = 0.5
+
+
+@dataclass(frozen=True)
+class Config:
+    data: str
+    noise: Noise
+    own: Own
+
+
+def test_settings_are_the_part_of_a_configuration_that_is_read_from_them() -> None:
+    said, found = settings_of(Config("d", Noise(1.0), Own(size=9)))
+    assert said == "What my target takes."
+    assert found == (Setting("name", "text", ""), Setting("size", "whole number", 3), Setting("rate", "number", 0.5))
+    assert read_settings(Own, {item.name: str(item.default) for item in found}, "own") == vars(Own())
+
+
+@pytest.mark.parametrize("config", [None, {"a": 1}, Noise(1.0), Own()])
+def test_a_configuration_without_such_a_part_has_no_settings(config: object) -> None:
+    assert settings_of(config) == ("", ())
+
+
+@pytest.mark.parametrize("target", ["gaussian", "prism", "split-llama"])
+def test_every_setting_is_listed_with_its_default(registry: Registry, command_line: CommandLine, target: str) -> None:
+    """Given as they are listed they change nothing; none is left out; the table and the JSON say the same."""
+    rows = json.loads(command_line("list", "settings", "--target", target, "--json").stdout)
+    table = command_line("list", "settings", "--target", target).stdout
+    assert {row["target"] for row in rows} == {target}
+    for row in rows:
+        default = str(row["default"]) or "(empty)"
+        assert [row["name"], *row["kind"].split(), default] in [line.split() for line in table.splitlines()]
+    found = registry.get("targets", target)()
+    defaults = {row["name"]: str(row["default"]) for row in rows}
+    plain, given = (
+        found.describe(found.configure(AuditOptions(target, eps=math.inf, settings=settings), registry))
+        for settings in ({}, defaults)
+    )
+    assert plain == given
+    assert any(value.keys() == defaults.keys() for value in plain.values() if isinstance(value, dict))
+
+
+def test_all_targets_are_listed_one_after_another(command_line: CommandLine) -> None:
+    table = command_line("list", "settings").stdout
+    assert [line for line in table.splitlines() if line in ("gaussian", "prism", "split-llama", "recorded")] == [
+        "gaussian",
+        "prism",
+        "split-llama",
+    ]
+    rows = json.loads(command_line("list", "settings", "--json").stdout)
+    assert list(dict.fromkeys(row["target"] for row in rows)) == ["gaussian", "prism", "split-llama"]

@@ -12,16 +12,12 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 import privbench
 from privbench.cli.allocator import keep_freed_memory
 from privbench.cli.data import Debug, data_app
-from privbench.errors import INCOMPLETE, USAGE, InputError, PrivbenchError, RecordError
-
-INTERRUPTED = 130
-"""What typer makes of Ctrl-C; privbench's own codes end at 3."""
+from privbench.cli.ending import INTERRUPTED, explain
 
 app = typer.Typer(
     name="privbench",
@@ -89,7 +85,10 @@ def audit(
     defense: Annotated[list[str] | None, typer.Option(help="NAME[:key=value,...]; default by target.")] = None,
     seed: Seed = None,
     jobs: Annotated[str | None, typer.Option(help="Processes for the target's runs (default: cores).")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value of the target; repeatable.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="key=value of the target, repeatable; see `privbench list settings`."),
+    ] = None,
     config: Config = None,
     out: Annotated[str | None, typer.Option(help="Folder for the record (default privbench-audit).")] = None,
     format_: Annotated[
@@ -128,7 +127,9 @@ def sweep(
     defense: Annotated[list[str] | None, typer.Option(help="NAME[:key=value,...]; each one is a column.")] = None,
     seed: Seed = None,
     seeds: Annotated[str | None, typer.Option(help="So many seeds from --seed on (default 1).")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value,value,... of the target.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value,value,... of the target, likewise.")
+    ] = None,
     jobs: Annotated[str | None, typer.Option(help="Cells at once, one thread each (default: cores).")] = None,
     backend: Annotated[str | None, typer.Option(help="loky (processes on this machine).")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run failed cells again.")] = False,
@@ -269,14 +270,15 @@ def selftest(
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help="targets, attacks, defenses, bounds or datasets.")],
+    what: Annotated[str, typer.Argument(help="targets, attacks, defenses, bounds, datasets or settings.")],
+    target: Annotated[str | None, typer.Option(help="Settings of this target alone.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     debug: Debug = False,
 ) -> None:
-    """What is there: built in and from plugins."""
+    """What is there: built in and from plugins; `settings`: what --set may change, with its defaults."""
     from privbench.cli.show import run_list
 
-    run_list(what, as_json=json_)
+    run_list(what, target, as_json=json_)
 
 
 def run() -> None:
@@ -292,38 +294,16 @@ def run() -> None:
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:
-            code = _explain(KeyboardInterrupt())
+            code = explain(KeyboardInterrupt())
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             raise
-        code = _explain(error)
+        code = explain(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
-
-
-def _explain(error: BaseException) -> int:
-    if isinstance(error, click.exceptions.Exit):
-        return int(error.exit_code)
-    if isinstance(error, KeyboardInterrupt | click.Abort):
-        return _say("interrupted; no record was written.", INCOMPLETE)
-    if isinstance(error, click.ClickException):
-        return _say(error.format_message(), USAGE)
-    if isinstance(error, InputError | RecordError):
-        return _say(str(error), USAGE)
-    if isinstance(error, PrivbenchError):
-        return _say(str(error), INCOMPLETE)
-    return _say(
-        f"a fault of privbench: {type(error).__name__}: {error}. Please report it with the output of --debug.",
-        INCOMPLETE,
-    )
-
-
-def _say(text: str, code: int) -> int:
-    typer.echo(f"privbench: {text}", err=True)
-    return code
 
 
 if __name__ == "__main__":

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.padding import Padding
 from rich.table import Table
 
 from privbench.cli.console import plain_console
 from privbench.errors import InputError, RecordError, unknown
 from privbench.gate import gate
+from privbench.options import AuditOptions, Setting, settings_of
 from privbench.record import AUDIT_FILE, read
-from privbench.registry import GROUPS, default_registry
+from privbench.registry import GROUPS, Registry, default_registry
 from privbench.report.words import headline
 from privbench.sweep.record import SWEEP_FILE, holds_sweep, read_sweep
 
@@ -99,19 +103,54 @@ def run_report(record: Path) -> None:
     show(audit, plain_console())
 
 
-def run_list(what: str, *, as_json: bool) -> None:
-    """A table of cards, or the same as JSON."""
+def run_list(what: str, target: str | None, *, as_json: bool) -> None:
+    """A table of cards, or what --set may change of each target or of one; or the same as JSON."""
+    if what == "settings":
+        _list_settings(target, as_json)
+        return
+    if target is not None:
+        raise InputError(f"--target belongs to `privbench list settings`; leave it out of `list {what}`.")
     rows = _rows(what)
     if as_json:
         print_json(rows)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     columns = [key for key in ("name", "summary", "channels", "channel", "guarantee", "paper") if key in rows[0]]
+    plain_console().print(_table(columns, ([_cell(row[column]) for column in columns] for row in rows)))
+
+
+def _list_settings(target: str | None, as_json: bool) -> None:
+    registry = default_registry()
+    found = {name: _settings(name, registry) for name in (registry.names("targets") if target is None else (target,))}
+    if target is not None and not found[target][1]:
+        raise InputError(f"target {target} has no settings: nothing of it can be changed by --set.")
+    if as_json:
+        print_json([{"target": name, **asdict(item)} for name, (_, settings) in found.items() for item in settings])
+        return
+    console = plain_console()
+    for name, (said, settings) in found.items():
+        if settings:
+            console.print(name, style="bold")
+            console.print(said, markup=False, soft_wrap=True)
+            rows = ([item.name, item.kind, str(item.default) or "(empty)"] for item in settings)
+            console.print(Padding(_table(["--set", "takes", "default"], rows), (1, 0, 1, 2), expand=False))
+
+
+def _settings(name: str, registry: Registry) -> tuple[str, tuple[Setting, ...]]:
+    """Of a target as it is without any option: with no noise, which none refuses."""
+    target = registry.get("targets", name)()
+    try:
+        return settings_of(target.configure(AuditOptions(name, eps=math.inf), registry))
+    except InputError:  # a recording, or another target that is nothing without its files
+        return "", ()
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(row[column]) for column in columns))
-    plain_console().print(table)
+        table.add_row(*row)
+    return table
 
 
 def print_json(rows: list[dict[str, Any]]) -> None:
@@ -127,7 +166,7 @@ def _rows(what: str) -> list[dict[str, Any]]:
 
         return [{"name": name, "summary": summary} for name, summary in {**READERS, **SURVEYS}.items()]
     if what not in GROUPS:
-        raise unknown("list", what, (*GROUPS, "datasets"))
+        raise unknown("list", what, (*GROUPS, "datasets", "settings"))
     registry = default_registry()
     cards = [registry.get(what, name).card for name in registry.names(what)]
     return [asdict(card) for card in cards if is_dataclass(card) and not isinstance(card, type)]

@@ -37,7 +37,8 @@ _PRETRAINED: Mapping[str, str] = {
 @dataclass(frozen=True)
 class Tuning:
     """What --set may change. Sizes count respondents; `steps` is a number, never a wall-clock budget; 0 is one pass
-    over the training respondents, of the largest client.
+    over the training respondents, of the largest client. Defaults are those of model tiny; docs/split-llama.md has
+    those of a pretrained one beside them.
 
     outcome        of the survey; its first when empty
     leaks          drop (default) or keep: columns and answers that give the outcome away
