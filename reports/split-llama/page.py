@@ -66,6 +66,23 @@ def learning(sweep: Sweep) -> Iterator[str]:
         )
 
 
+def unlearned(sweep: Sweep) -> Iterator[str]:
+    """What the split model does not learn, and whether another method shows that it was there to learn."""
+    for rows in groups(sweep).values():
+        found = items(rows, MAIN)
+        if verdict(found) == "learned":
+            continue
+        ways = sorted({name for item in found for name in item["references"]})
+        shares = {way: [i["references"][way] for i in found if way in i["references"]] for way in ways}
+        best = max(shares, key=lambda way: sum(shares[way]) / len(shares[way]))
+        base = [item["baseline"] for item in found]
+        there = min(shares[best]) > max(base)
+        yield (
+            f"Not learned: {named(rows)}. The best other method, {best}, reads {mean(shares[best])} where the most "
+            f"frequent answer reads {mean(base)}{': the answer is in the other columns' if there else ''}."
+        )
+
+
 def metrics(sweep: Sweep) -> Iterator[str]:
     names = (*RANKED, *WORDED)
     yield f"| survey: outcome | {' | '.join(names)} |"
@@ -198,6 +215,7 @@ def main() -> None:
         "",
         *learning(learned),
         "",
+        *(line for said in unlearned(learned) for line in (said, "")),
         "Other metrics, means over seeds, in brackets the most frequent answer's:",
         "",
         *metrics(learned),

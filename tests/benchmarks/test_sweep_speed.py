@@ -44,7 +44,8 @@ def test_two_workers_against_one(benchmark: Any, tmp_path: Path) -> None:
     PRISM cells of 12 epochs where the default is 20, or it would take a quarter of an hour: longer cells only raise the
     ratio, since the start of the workers and the judging of the sweep are in it.
     """
-    grid = ["--target", "prism", "--noise-multiplier", "2,4,8,16", "--set", "epochs=12", "--set", "test=2000", "--quiet"]
+    settings = ["--set", "epochs=12", "--set", "test=2000", "--attacks", "label", "--quiet"]
+    grid = ["--target", "prism", "--noise-multiplier", "2,4,8,16", *settings]
 
     def timed(jobs: int, turn: int) -> float:
         started = time.monotonic()
