@@ -45,7 +45,7 @@ $(REPORT)/site/audit.json: | $(VENV)/.installed
 
 $(SWEEP)/sweep.json: | $(VENV)/.installed
 	rm -rf $(@D)
-	$(BIN)/privbench sweep --target prism --noise-multiplier 1,2,4,6.25,16,64 --out $(@D) --exit-zero
+	$(BIN)/privbench sweep --target prism --noise-multiplier 1,2,4,6.25,16,64 --attacks label --out $(@D) --exit-zero
 
 # The public surveys are not shipped; SURVEYS is the folder that holds them. A killed sweep goes on where it stopped.
 $(LLAMA)/learning/sweep.json: | $(VENV)/.installed-test

@@ -274,7 +274,7 @@ def _allowed(name: str, threat: ThreatModel) -> bool:
         return False
     # Gradients and auxiliary knowledge are addressed to one party; it sees its own only.
     if channel in (Channel.GRADIENTS, Channel.AUXILIARY):
-        return rest.split("/")[0] in (threat.name, "index")
+        return rest.split("/")[0] in (threat.name or str(threat.party), "index")
     return True
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from privbench.attack import AttackCard, NotApplicable
 from privbench.findings import NOTHING, Header, Judged, refused
 from privbench.invert import Inversions
+from privbench.mechanism import Mechanism
 from privbench.record import Finding, Series
 from privbench.recovery import METRICS, Floats, Recovered
 from privbench.scoring import CONTROL_LEVEL
@@ -66,11 +67,6 @@ def _blank(
 
 def _measured(finding: Finding, found: Recovered, inversions: Inversions) -> Finding:
     low, high = found.interval()
-    reason = (
-        f"no bound here speaks about the kind '{inversions.mechanism.kind}'"
-        if inversions.mechanism is not None
-        else "no noise or other mechanism is described at this cut, so that no bound speaks"
-    )
     return replace(
         finding,
         value=found.value,
@@ -82,8 +78,15 @@ def _measured(finding: Finding, found: Recovered, inversions: Inversions) -> Fin
         baseline=found.baseline,
         controls={"positive": None, "negative": _shuffled(found)},
         verdict=Verdict.UNCOVERED,
-        reason=reason,
+        reason=no_bound(inversions.mechanism),
     )
+
+
+def no_bound(mechanism: Mechanism | None) -> str:
+    """Why what is read from the activations is measured and not judged."""
+    if mechanism is not None:
+        return f"no bound here speaks about the kind '{mechanism.kind}'"
+    return "no noise or other mechanism is described at this cut, so that no bound speaks"
 
 
 def _shuffled(found: Recovered) -> dict[str, Any]:

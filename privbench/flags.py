@@ -52,6 +52,13 @@ _ALL = (
         "record the hypotheses of the coin that was tossed: joint/0 and joint/1 set every moved task",
     ),
     Flag(
+        "SHIFT",
+        "a classifier that sees the records and no model tells members from others, at 99.9%",
+        "members and others were not drawn alike: what the membership attacks score may be the difference between "
+        "two kinds of records, and says nothing about the model",
+        "draw members and others from one source by fair coins, and leave out what was added by time or place",
+    ),
+    Flag(
         "COINS_NOT_FAIR",
         "fair coins would be as lopsided as those of the canaries once in a million",
         "chance is not 1/2: natural labels were marked as canaries, or the coin was loaded",

@@ -55,11 +55,18 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("activations/SITE/mask", _COINS, ("N", "L SITE")),
         Rule("updates/CLIENT/PARAM", _FLOATS, ("T updates", "...")),
         Rule("public/NAME", _FLOATS, ("...",)),
+        Rule("outputs/population", _COINS, ("N",)),
         Rule("outputs/TASK", _FLOATS, ("N", "K TASK")),
+        Rule("outputs/TASK/labels", _LABELS, ("N", "...")),
+        Rule("checkpoints/outputs/TASK", _FLOATS, ("T checkpoints", "N", "K TASK")),
+        Rule("checkpoints/activations/SITE", _FLOATS, ("T checkpoints", "N", "d SITE")),
+        Rule("checkpoints/gradients/SITE", _FLOATS, ("T checkpoints", "N")),
         Rule("reference/outputs/TASK", _FLOATS, ("R", "N", "K TASK")),
         Rule("reference/member", _COINS, ("R", "N")),
         Rule("auxiliary/index", _LABELS, ("A",)),
         Rule("auxiliary/SITE/inputs", _FLOATS, ("A or N", "...")),
+        Rule("auxiliary/PARTY/inputs/SITE", _FLOATS, ("A or N", "...")),
+        Rule("auxiliary/PARTY/inputs/SITE/observed", _COINS, ("A or N", "...")),
         Rule("auxiliary/SITE/labels/TASK", _LABELS, ("A or N", "...")),
     ),
     "oracle": (
@@ -70,10 +77,12 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
     ),
     "secrets": (
         Rule("labels/TASK", _LABELS, ("N", "...")),
+        Rule("canary/member", _COINS, ("N",)),
         Rule("canary/TASK", _COINS, ("N",)),
         Rule("member", _COINS, ("N",)),
         Rule("inputs/SITE", (*_FLOATS, *_LABELS), ("N", "...")),
         Rule("inputs/SITE/answers", _LABELS, ("N", "L SITE")),
+        Rule("inputs/SITE/observed", _COINS, ("N", "...")),
     ),
 }
 
@@ -135,7 +144,7 @@ def _agree(sizes: dict[str, tuple[int, str]], key: str, size: int, name: str, wh
 def _check_values(name: str, array: Blocks, where: str) -> None:
     parts = name.split("/")
     whole = "labels" in parts or (parts[0] == "inputs" and not is_float(array.dtype))
-    zero_one = parts[-1] in ("seen", "mask") or "canary" in parts or name in ("member", "reference/member")
+    zero_one = parts[-1] in ("seen", "mask", "observed", "member", "population") or "canary" in parts
     for block in _read(array):
         if is_float(array.dtype) and not np.isfinite(block).all():
             raise InputError(f"{where}: array '{name}' holds values that are not finite; a recording must be finite.")

@@ -32,6 +32,7 @@ _PACKAGES = (
 def manifest(
     options: AuditOptions,
     resolved: Mapping[str, Any],
+    attacks: Sequence[str],
     *,
     data_name: str,
     fingerprint: str,
@@ -41,7 +42,7 @@ def manifest(
     return {
         "schema": SCHEMA,
         "privbench": privbench.__version__,
-        "config": {"given": _given(options), "resolved": dict(resolved)},
+        "config": {"given": _given(options), "resolved": dict(resolved), "attacks": list(attacks)},
         "seeds": [options.seed],
         "git": _git(Path(__file__).resolve().parents[1]),
         "packages": {name: metadata.version(name) for name in _PACKAGES},

@@ -26,7 +26,6 @@ from privbench.errors import InputError
 from privbench.mechanism import Mechanism
 from privbench.moves import Moves, Prediction, Rho
 from privbench.noise import NoiseCheck, check_noise
-from privbench.recording import Secrets
 from privbench.registry import Registry
 from privbench.scoring import ScoredGuess, one_release_each
 from privbench.seeds import stream
@@ -127,7 +126,7 @@ def attack_all(
     """Every attack under the weakest of the threat models that suffices for it, on the first of the secrets."""
     site, secret = threats[0].name, run.secrets.coined[0]
     moved = run.secrets.moved(secret)
-    hints, scored, coins = _split(run.secrets, secret, stream(seed, "calibration"))
+    hints, scored, coins = split_coins(*run.secrets.coins(secret), stream(seed, "calibration"))
     mechanism = gradient_mechanism(run.mechanisms, site)
     moves = None
     if run.oracle is not None:
@@ -222,15 +221,14 @@ class _Bench:
         return guess, self.rng.permutation(len(self.scored))
 
 
-def _split(
-    secrets: Secrets, secret: str, rng: np.random.Generator
+def split_coins(
+    candidates: npt.NDArray[np.int64], coins: npt.NDArray[np.uint8], rng: np.random.Generator
 ) -> tuple[Hints, npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Calibration canaries with their coins, scored canaries, and the scored coins."""
-    canaries, coins = secrets.coins(secret)
-    order = rng.permutation(len(canaries))
-    cut = len(canaries) // CALIBRATION_SHARE
+    """Calibration records with their coins, scored records, and the scored coins."""
+    order = rng.permutation(len(candidates))
+    cut = len(candidates) // CALIBRATION_SHARE
     told, scored = np.sort(order[:cut]), np.sort(order[cut:])
-    return Hints(canaries[told], coins[told].astype(np.int64)), canaries[scored], coins[scored]
+    return Hints(candidates[told], coins[told].astype(np.int64)), candidates[scored], coins[scored]
 
 
 def _sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:

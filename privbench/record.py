@@ -86,7 +86,8 @@ class Series:
 class Audit:
     """A whole record. The mappings are JSON objects as audit.json holds them.
 
-    secret: whose coins were guessed; inputs: whose inputs were reconstructed; None where the run holds none.
+    secret: whose coins were guessed; inputs: whose inputs were reconstructed; members: of how many records it was
+    asked whether they were trained on; estimates: whose numbers were estimated; None where no run holds such a secret.
     """
 
     cell: str
@@ -98,6 +99,8 @@ class Audit:
     utility: Sequence[Mapping[str, Any]]
     secret: Mapping[str, Any] | None
     inputs: Mapping[str, Any] | None
+    members: Mapping[str, Any] | None
+    estimates: Mapping[str, Any] | None
     moves: Mapping[str, Any]
     noise: Mapping[str, Any] | None
     findings: tuple[Finding, ...]
@@ -132,7 +135,7 @@ class Audit:
         The record's own hash is not checked here: `read` does, and `verify` says what differs.
         """
         validate(data)
-        values = {f.name: data[f.name] for f in fields(cls)}
+        values = {"members": None, "estimates": None} | {f.name: data[f.name] for f in fields(cls) if f.name in data}
         values["findings"] = tuple(Finding(**item) for item in data["findings"])
         values["planned"] = tuple(data["planned"])
         values["series"] = {name: Series.from_json(item) for name, item in data["series"].items()}

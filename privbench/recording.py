@@ -13,20 +13,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from privbench.errors import InputError
 from privbench.layout import Kind, check_arrays
 from privbench.mechanism import Claim, Mechanism
-from privbench.tensors import Array, Blocks, Spec, Stored, TensorWriter, read_file
+from privbench.tensors import Array, Blocks, Stored, TensorWriter, is_float, read_file
 
 SMALLEST, LARGEST = 1e-12, 1e12
 """Clips and sigmas outside are none, or lie outside the arithmetic of 32-bit releases."""
 MOST_CLAIMS = 20
 JOINT = "joint"
 """The secret whose coin sets every label that the curious site does not hold."""
+MEMBER = "member"
+"""The secret whose coin puts a record into the training."""
 
 
 @dataclass(frozen=True)
@@ -192,8 +194,10 @@ class Oracle(Recording):
 @dataclass(frozen=True)
 class Secrets(Recording):
     """For the scorer only: labels/TASK int64 [N] or [N, L], labels/joint int64 [N], canary/joint uint8 [N];
-    inputs/SITE [N, ...], where they are token ids int64 [N, L] (-1 padding) with inputs/SITE/answers int64 [N, L], the
-    number of the question that a token answers, -1 in the template.
+    member uint8 [N], 1 where a record was trained on; canary/member uint8 [N], 1 where a fair coin said so; inputs/SITE
+    [N, ...] numbers in the features' units, the last axis features, with inputs/SITE/observed uint8 of the same shape;
+    or token ids int64 [N, L] (-1 padding) with inputs/SITE/answers int64 [N, L], the number of the question that a
+    token answers, -1 in the template.
 
     Metadata: "joint", the tasks that the joint coin moves.
     """
@@ -213,12 +217,40 @@ class Secrets(Recording):
     def coined(self) -> tuple[str, ...]:
         """The secrets that are fair coins on canaries: "joint" first, then single tasks."""
         names = [name.partition("/")[2] for name in self.arrays if name.startswith("canary/")]
+        names = [name for name in names if name != MEMBER]
         return tuple(sorted(names, key=lambda name: (name != JOINT, name)))
 
     @property
     def given(self) -> tuple[str, ...]:
         """The parties whose token inputs are recorded, with the places of the answers."""
         return tuple(sorted(name.split("/")[1] for name in self.arrays if name.endswith("/answers")))
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The parties whose inputs are recorded as numbers, in their features' units."""
+        named = [name.split("/") for name, array in self.arrays.items() if is_float(array.dtype)]
+        return tuple(sorted(parts[1] for parts in named if parts[0] == "inputs" and len(parts) == 2))
+
+    @property
+    def natural_labels(self) -> tuple[str, ...]:
+        """Arrays of labels that no coin has set."""
+        tossed = {f"labels/{task}" for secret in self.coined for task in (secret, *self.moved(secret))}
+        return tuple(sorted(name for name in self.arrays if name.startswith("labels/") and name not in tossed))
+
+    @property
+    def asks_membership(self) -> bool:
+        """Whether it is recorded who was trained on."""
+        return MEMBER in self.arrays
+
+    def memberships(self) -> tuple[Array, Array]:
+        """Records that a fair coin put into the training or left out [n], ascending, and their coins uint8 [n].
+
+        Where canary/member marks them, others may be members or not without a coin; else every record is one.
+        """
+        member = self.array(MEMBER)
+        marked = self.arrays.get(f"canary/{MEMBER}")
+        tossed = np.arange(len(member)) if marked is None else np.flatnonzero(np.asarray(marked))
+        return tossed, member[tossed].astype(np.uint8)
 
     def coins(self, secret: str) -> tuple[Array, Array]:
         """Canaries' record numbers [m], ascending, and their coins uint8 [m]."""
@@ -234,6 +266,7 @@ class Secrets(Recording):
             raise InputError(f"{where}: 'joint' in the metadata must name each task that the joint coin moves, once.")
         for party in self.given:
             self._check_answers(party, where)
+        self._check_membership(where)
         for secret in self.coined:
             name = f"labels/{secret}"
             if name not in self.arrays:
@@ -252,6 +285,12 @@ class Secrets(Recording):
                         f"{int((own != coins[:, :1]).any(axis=1).sum())} canaries."
                     )
 
+    def _check_membership(self, where: str) -> None:
+        if f"canary/{MEMBER}" in self.arrays and MEMBER not in self.arrays:
+            raise InputError(f"{where}: canary/{MEMBER} marks records whose coins are missing; add '{MEMBER}'.")
+        if MEMBER in self.arrays and len(np.unique(self.memberships()[1])) < 2:
+            raise InputError(f"{where}: '{MEMBER}' needs records that were trained on and others that were not.")
+
     def _check_answers(self, party: str, where: str) -> None:
         name = f"inputs/{party}"
         tokens, answers = self.arrays.get(name), self.array(f"{name}/answers")
@@ -260,43 +299,6 @@ class Secrets(Recording):
         empty = np.flatnonzero((answers < 0).all(axis=1))
         if len(empty):
             raise InputError(f"{where}: '{name}/answers' marks no answer of record {int(empty[0])}; leave it out.")
-
-
-R = TypeVar("R", bound=Recording)
-
-
-class Growing(Generic[R]):
-    """A recording that is filled while a run goes on, in a file of `folder`, or in memory where there is none.
-
-    Leaving the context without `finish` removes the file.
-    """
-
-    def __init__(self, kind: type[R], layout: Mapping[str, Spec], folder: Path | None) -> None:
-        self._kind = kind
-        self._path = None if folder is None else folder / kind.file_name()
-        self._file = None if self._path is None else TensorWriter(self._path, layout)
-        self._arrays = {} if folder else {name: np.zeros(shape, dtype) for name, (dtype, shape) in layout.items()}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._file is not None:
-            self._file.__exit__(*error)
-
-    def put(self, name: str, block: Array, at: int | None = None) -> None:
-        """The whole array, or its `at`-th block along the first axis."""
-        if self._file is not None:
-            self._file.put(name, block, at)
-        else:
-            self._arrays[name][... if at is None else at] = block
-
-    def finish(self, metadata: Mapping[str, Any]) -> R:
-        """The checked recording; from its file, where it went to one."""
-        if self._file is None or self._path is None:
-            return self._kind(self._arrays, metadata)
-        self._file.close({**metadata, "schema": self._kind.schema()})
-        return self._kind.load(self._path)
 
 
 def _flat(labels: Array) -> Array:

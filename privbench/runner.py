@@ -21,12 +21,23 @@ from privbench.errors import InputError
 from privbench.findings import Header, evidence_of
 from privbench.flags import FLAGS
 from privbench.manifest import cell_hash, manifest
+from privbench.membership import MembershipAttack
 from privbench.moves import label_association
 from privbench.options import AuditOptions
-from privbench.parts import attack, describe_coins, describe_inputs, describe_moves, judge_parts
+from privbench.parts import (
+    attack,
+    by_kind,
+    describe_coins,
+    describe_estimates,
+    describe_inputs,
+    describe_members,
+    describe_moves,
+    judge_parts,
+)
 from privbench.record import Audit, hash_scores
+from privbench.references import cached_at, merged
 from privbench.registry import Registry
-from privbench.target import Progress, Role, Target, TargetRun
+from privbench.target import REFERENCE, Progress, Role, Target, TargetRun
 from privbench.workers import Job, run_all
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -95,14 +106,14 @@ def run_prepared(
 def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress, folder: Path) -> AuditResult:
     started, clock = datetime.now(UTC), time.monotonic()
     options, target, config = prepared.options, prepared.target, prepared.config
-    jobs = {role: Job(role, target, item, options.seed) for role, item in target.roles(config).items()}
-    runs = run_all(jobs, parallel, report, folder)
+    runs = merged(run_all(_jobs(prepared, registry), parallel, report, folder))
     report("attacks", 0.0)
     threats = target.threats(config)
     audited, clean = runs["audited"], runs.get("clean")
     header = Header(options.target, options.seed, str(prepared.resolved["defense"]), prepared.resolved["eps"])
     association = None if clean is None else _association(audited, clean)
-    parts = attack(prepared.attacks, registry, threats, audited, options.seed, association, report)
+    invented = str(prepared.resolved["data"]).partition(":")[0] == "synthetic"
+    parts = attack(prepared.attacks, registry, threats, runs, options.seed, association, invented, report)
     report("bounds and verdicts", 0.9)
     flags = frozenset(_run_flags(runs))
     evidence = None if parts.coins is None else evidence_of(header, parts.coins, audited, flags)
@@ -112,6 +123,7 @@ def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress
         manifest=manifest(
             options,
             prepared.resolved,
+            prepared.attacks,
             data_name=str(prepared.resolved["data"]),
             fingerprint=(clean or audited).fingerprint,
             started=started.isoformat(timespec="seconds"),
@@ -124,6 +136,8 @@ def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress
         utility=[item.to_json() for item in (clean or audited).utility],
         secret=describe_coins(parts.coins, audited.secrets),
         inputs=describe_inputs(parts.inputs, audited.secrets),
+        members=describe_members(parts.members),
+        estimates=describe_estimates(parts.estimates),
         moves=describe_moves(parts.coins),
         noise=parts.coins.noise.to_json() if parts.coins is not None and parts.coins.noise else None,
         findings=judged.findings,
@@ -135,6 +149,20 @@ def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress
     )
     report("done", 1.0)
     return AuditResult(audit, judged.scores)
+
+
+def _jobs(prepared: Prepared, registry: Registry) -> dict[Role, Job]:
+    """The runs that these attacks need: who asks nothing about membership trains no models for it."""
+    target, options = prepared.target, prepared.options
+    asked = bool(by_kind(prepared.attacks, registry)[MembershipAttack])
+    jobs = {}
+    for role, config in target.roles(prepared.config).items():
+        reference = role.startswith(REFERENCE)
+        if asked or not (reference or role == "members"):
+            files = target.fingerprint(prepared.config)
+            kept = cached_at(options.target, prepared.resolved, role, options.seed, files) if reference else None
+            jobs[role] = Job(role, target, config, options.seed, kept)
+    return jobs
 
 
 def _require_disk(needed: int, folder: Path) -> None:

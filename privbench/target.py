@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,11 @@ from privbench.threat import Channel, ThreatModel
 Progress = Callable[[str, float], None]
 """Called with a stage and the share done, in [0, 1]."""
 
-Role = Literal["clean", "audited"]
+Role = str
+"""What a run of an audit is for: "audited" (coins or inputs to guess), "clean" (utility), "members" (records put in by
+coins), "reference-1" and on (models that the adversary of membership inference trains).
+"""
+REFERENCE = "reference-"
 
 
 @dataclass(frozen=True)
@@ -149,8 +153,8 @@ class Target(ABC):
 
     @abstractmethod
     def roles(self, config: Any) -> Mapping[Role, Any]:
-        """The configurations of the runs an audit needs, side by side, by role: "audited", and "clean" where there is
-        a utility to measure.
+        """The configurations of the runs an audit needs, side by side, by role: "audited"; "clean" where there is a
+        utility to measure; "members" and its references where membership is asked. Runs of one seed draw the same data.
         """
 
     @abstractmethod
@@ -184,5 +188,5 @@ class Target(ABC):
     ) -> TargetRun:
         """Train once and return what was recorded. Uses only `rng`; never a global generator.
 
-        folder: where recordings may grow release by release (`recording.Growing`) instead of in memory.
+        folder: where recordings may grow release by release (`growing.Growing`) instead of in memory.
         """

@@ -18,6 +18,7 @@ class Channel(StrEnum):
     GRADIENTS = "gradients"
     UPDATES = "updates"
     OUTPUTS = "outputs"
+    CHECKPOINTS = "checkpoints"
     LABELS = "labels"
     AUXILIARY = "auxiliary"
 
@@ -132,6 +133,30 @@ def curious_server() -> ThreatModel:
     )
 
 
+def curious_outsider() -> ThreatModel:
+    """Whoever may query the trained model, and knows of a few records whether they were trained on."""
+    return ThreatModel(
+        Party.OUTSIDER,
+        "",
+        Behaviour.CURIOUS,
+        frozenset({Channel.OUTPUTS}),
+        frozenset({Knowledge.HINTS}),
+    )
+
+
+def server_with_patients() -> ThreatModel:
+    """A server that keeps the model after every pass and the cut activations of any record that it asks for; it has
+    patients of its own, who were not trained on, and knows of a few records whether they were.
+    """
+    return ThreatModel(
+        Party.SERVER,
+        "",
+        Behaviour.CURIOUS,
+        frozenset({Channel.ACTIVATIONS, Channel.OUTPUTS, Channel.CHECKPOINTS, Channel.AUXILIARY}),
+        frozenset({Knowledge.HINTS}),
+    )
+
+
 def auditor_of(site: ThreatModel) -> ThreatModel:
     """The same adversary who could also evaluate both hypotheses: it knows the model and every site's inputs."""
     return replace(site, knowledge=site.knowledge | {Knowledge.MODEL, Knowledge.INPUTS})
@@ -142,6 +167,7 @@ _SEEN = {
     Channel.GRADIENTS: "the cut-layer gradients sent back to it",
     Channel.UPDATES: "the model updates",
     Channel.OUTPUTS: "the model's outputs",
+    Channel.CHECKPOINTS: "the model as it stood after each pass",
     Channel.LABELS: "the labels",
     Channel.AUXILIARY: "its own labels and inputs",
 }

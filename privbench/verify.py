@@ -19,15 +19,18 @@ import numpy as np
 from privbench.attack import AttackCard, NotApplicable, gradient_mechanism
 from privbench.differences import fields
 from privbench.errors import InputError, RecordError
+from privbench.estimating import Estimated, Estimates
 from privbench.findings import Evidence, Header, Judged
+from privbench.findings_estimates import OTHERS, fit_of
 from privbench.invert import Inversions, Inverted, input_mechanism
 from privbench.measure import Attacked, Failure, Outcome, Refused
 from privbench.mechanism import Claim, Mechanism
+from privbench.membership import Exposed, Membership
 from privbench.moves import Prediction, Rho
 from privbench.noise import NoiseCheck
 from privbench.parts import Parts, judge_parts
 from privbench.record import AUDIT_FILE, Audit, Finding, hash_record, hash_scores, read_json, read_scores
-from privbench.recording import Secrets
+from privbench.recording import MEMBER, Secrets
 from privbench.recovery import METRICS, Recovered
 from privbench.registry import Registry
 from privbench.report.pages import PAGES, render
@@ -102,6 +105,8 @@ def assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
     parts = Parts(
         None if audit.secret is None else _coins_again(audit, scores, registry, mechanisms),
         None if audit.inputs is None else _inputs_again(audit, scores, registry, mechanisms),
+        None if audit.members is None else _members_again(audit, scores, registry),
+        None if audit.estimates is None else _estimates_again(audit, scores, registry, mechanisms),
     )
     first = audit.findings[0]
     header = Header(first.target, first.seed, first.defense, first.eps)
@@ -148,7 +153,7 @@ def _inputs_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: 
     victim = str(said["name"]).removeprefix("input/")
     outcomes: dict[str, Inverted] = {}
     refused: dict[str, Refused] = {}
-    for name, card, threat, finding in _attacks(audit, registry, "input/"):
+    for name, card, threat, finding in _attacks(audit, registry, said["name"]):
         key = f"{name}/{said['name']}"
         if f"curve/{key}" not in scores:
             refused[name] = _refused(card, threat, finding)
@@ -162,6 +167,55 @@ def _inputs_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: 
         outcomes[name] = Inverted(card, threat, found, scores[f"curve/{key}"])
     mechanism = input_mechanism(mechanisms, victim)
     return Inversions(victim, outcomes, refused, said["releases"], scores[f"index/{said['name']}"], mechanism)
+
+
+def _members_again(audit: Audit, scores: Scores, registry: Registry) -> Membership:
+    said = audit.members or {}
+    outcomes: dict[str, Exposed] = {}
+    refused: dict[str, Refused] = {}
+    for name, card, threat, finding in _attacks(audit, registry, MEMBER):
+        key = f"scores/{name}/{MEMBER}/1"
+        if key in scores:
+            outcomes[name] = Exposed(card, threat, scores[key])
+        else:
+            refused[name] = _refused(card, threat, finding)
+    return Membership(
+        outcomes,
+        refused,
+        scores[f"index/{MEMBER}"],
+        scores[f"coins/{MEMBER}"],
+        scores.get(f"blind/{MEMBER}"),
+        said["candidates"],
+        said["references"],
+    )
+
+
+def _estimates_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: tuple[Mechanism, ...]) -> Estimates:
+    said = audit.estimates or {}
+    victim, m = str(said["name"]).removeprefix("input/"), int(said["records"])
+    outcomes: dict[str, Estimated] = {}
+    refused: dict[str, Refused] = {}
+    for name, card, threat, finding in _attacks(audit, registry, said["name"]):
+        key = f"{name}/{said['name']}"
+        if f"fit/{key}" in scores:
+            outcomes[name] = Estimated(
+                card, threat, fit_of(scores[f"fit/{key}"], m), fit_of(scores[f"fit/wrong/{key}"], m)
+            )
+        else:
+            refused[name] = _refused(card, threat, finding)
+    others = scores.get(f"fit/{OTHERS}/{said['name']}")
+    return Estimates(
+        victim,
+        outcomes,
+        refused,
+        scores[f"index/{said['name']}"],
+        said["known"],
+        said["hours"],
+        tuple(said["features"]),
+        None if others is None else fit_of(others, m),
+        input_mechanism(mechanisms, victim),
+        (),
+    )
 
 
 def _attacks(audit: Audit, registry: Registry, kind: str) -> Iterator[tuple[str, AttackCard, ThreatModel, Finding]]:
@@ -240,5 +294,5 @@ def _compare_coins(secret: str, scores: Scores, secrets: Secrets) -> Iterator[st
         return
     truth = coins[np.searchsorted(canaries, index)]
     for name, recorded in scores.items():
-        if name.startswith("coins/") and (recorded != truth).any():
+        if name.startswith("coins/") and f"/{secret}/" in name and (recorded != truth).any():
             yield f"{name}: the coins differ from the secrets in {int((recorded != truth).sum())} records"

@@ -8,20 +8,23 @@ For the others the same follows, less strictly, from the manifest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from privbench.attack import suffices
+from privbench.attack import Inversion, suffices
 from privbench.differences import TOLERANCE, same
 from privbench.differences import fields as differing
 from privbench.errors import InputError
+from privbench.estimates import Estimation
 from privbench.findings import NOTHING
 from privbench.flags import FLAGS
 from privbench.measure import CALIBRATION_SHARE, ORACLE
+from privbench.membership import MembershipAttack
 from privbench.options import AuditOptions
 from privbench.parts import by_kind
-from privbench.record import Audit
+from privbench.record import Audit, Finding
+from privbench.recording import MEMBER
 from privbench.registry import BUILT_IN, Registry
 from privbench.stats.shares import upper_mean
 from privbench.target import Target
@@ -136,12 +139,16 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
 def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
     """Every attack that was asked for is there, and none was refused that could have been run."""
     audit = parts.audit
-    planned = registry.select("attacks", parts.given.get("attacks") or ("all",))
+    chosen = registry.select("attacks", parts.given.get("attacks") or ("all",))
+    # "all" is what there was when the record was made; one that does not say so is of a version with fewer attacks.
+    planned = audit.manifest["config"].get("attacks", chosen)
     present = attacks_of(audit)
-    for name in planned:
+    if not set(planned) <= set(chosen):
+        yield f"manifest: the attacks {sorted(set(planned) - set(chosen))} are not among those that were asked for"
+    for name in planned if "attacks" in audit.manifest["config"] else ():
         if name not in present:
             yield f"{name}: planned by the manifest, but nothing is recorded of it"
-    for name in sorted(set(present) - set(planned)):
+    for name in sorted(set(present) - (set(planned) & set(chosen))):
         yield f"{name}: recorded, but the manifest did not plan it"
     for name in present:
         findings = [finding for finding in audit.findings if finding.attack == name]
@@ -154,13 +161,23 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
         if any(f"/{name}/" in key for key in scores):
             yield f"{name}: NOT_APPLICABLE, and yet it has scores"
         if findings[0].secret == NOTHING:
-            there = audit.inputs if name in by_kind((name,), registry)[0] else audit.secret
+            kind = next(kind for kind, names in by_kind((name,), registry).items() if names)
+            there = {Inversion: audit.inputs, MembershipAttack: audit.members, Estimation: audit.estimates}.get(
+                kind, audit.secret
+            )
             if there is not None:
                 yield f"{name}: NOT_APPLICABLE for want of a secret that the record holds"
             continue
-        built_in = parts.own and parts.configured and name in BUILT_IN["attacks"]
+        built_in = (
+            parts.own and parts.configured and name in BUILT_IN["attacks"] and not _few_references(audit, findings)
+        )
         if able is not None and (built_in or (name == ORACLE and _oracle_was_read(audit))):
             yield f"{name}: NOT_APPLICABLE, though {threat} has all that it needs"
+
+
+def _few_references(audit: Audit, findings: Sequence[Finding]) -> bool:
+    """Whether an attack on membership may lack reference models: fewer than two on either side of every record."""
+    return findings[0].secret == MEMBER and audit.members is not None and audit.members["references"] < 4
 
 
 def _oracle_was_read(audit: Audit) -> bool:
@@ -216,8 +233,8 @@ def _texts(parts: Parts) -> Iterator[str]:
 
 
 def _reads(text: str, value: Any) -> bool:
-    """Whether a setting's text was read as this value."""
-    if text == str(value):
+    """Whether a setting's text was read as this value; 0 may ask the target for a number of its own."""
+    if text in (str(value), "0"):
         return True
     try:
         return not isinstance(value, str) and float(text) == float(value)

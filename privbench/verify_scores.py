@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.findings_inputs import ROWS
-from privbench.measure import ORACLE
+from privbench.measure import CALIBRATION_SHARE, ORACLE
 from privbench.record import Audit
+from privbench.recording import MEMBER
 from privbench.recovery import METRICS
 from privbench.registry import Registry
 
@@ -49,15 +50,15 @@ def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]
     where the attack's card says that its success is exact per release.
     """
     shapes = _shapes(audit, registry)
-    inversions = attacks_of(audit, "input/")
+    inversions = () if audit.inputs is None else attacks_of(audit, audit.inputs["name"])
     for name, line in audit.series.items():
         total = audit.inputs["releases"] if audit.inputs is not None and name in inversions else releases_of(audit)
         for axis in (line.x, line.y, line.low, line.high):
             if axis is not None and len(axis) != total:
                 yield f"series {name}: has {len(axis)} points for {total} releases"
     for name in shapes:
-        if name.startswith("index/") and name not in scores:
-            yield f"{name}: missing; it says which records were scored"
+        if name.startswith(("index/", f"coins/{MEMBER}")) and name not in scores:
+            yield f"{name}: missing; it says which records were scored, or their coins"
     for attack in inversions:
         own = {name for name in shapes if name.startswith((f"curve/{attack}/", f"recovered/{attack}/"))}
         if own & scores.keys():
@@ -111,10 +112,20 @@ def _shapes(audit: Audit, registry: Registry) -> dict[str, tuple[int, ...]]:
                 single = (total, m) if exact and over == 1 else (m,)
                 shapes |= {f"scores/{key}": single, f"clean/{key}": single}
                 shapes |= {f"coins/{key}": (m,), f"shuffled/{key}": (m,)}
+    if audit.members is not None:
+        m = int(audit.members["scored"])
+        shapes |= {f"{kind}/{MEMBER}": (m,) for kind in ("index", "coins", "blind")}
+        shapes |= {f"scores/{attack}/{MEMBER}/1": (m,) for attack in attacks_of(audit, MEMBER)}
+    if audit.estimates is not None:
+        name, features = audit.estimates["name"], len(next(iter(audit.estimates["r2"].values()), ()))
+        shapes[f"index/{name}"] = (int(audit.estimates["records"]),)
+        shapes[f"fit/others/{name}"] = (features + 2,)
+        for attack in attacks_of(audit, name):
+            shapes |= {f"fit/{attack}/{name}": (features + 2,), f"fit/wrong/{attack}/{name}": (features + 2,)}
     if audit.inputs is not None:
         name, m, total = audit.inputs["name"], audit.inputs["records"], audit.inputs["releases"]
         shapes[f"index/{name}"] = (m,)
-        for attack in attacks_of(audit, "input/"):
+        for attack in attacks_of(audit, name):
             shapes[f"curve/{attack}/{name}"] = (total,)
             shapes |= {
                 f"recovered/{attack}/{name}/{over}/{metric}": (len(ROWS),) for over in (1, total) for metric in METRICS
@@ -128,6 +139,27 @@ def contradictory(audit: Audit, scores: Scores) -> Iterator[str]:
         yield from _contradictory_coins(audit, scores, int(audit.secret["records"]))
     if audit.inputs is not None:
         yield from _contradictory_inputs(audit.inputs, scores)
+    if audit.members is not None:
+        yield from _contradictory_members(audit.members, scores)
+    if audit.estimates is not None:
+        yield from _contradictory_estimates(audit.estimates, scores)
+
+
+def _contradictory_estimates(estimates: Mapping[str, Any], scores: Scores) -> Iterator[str]:
+    """R2 by feature as the record shows it, and as it was kept."""
+    for attack, values in estimates["r2"].items():
+        kept = scores.get(f"fit/{attack}/{estimates['name']}")
+        if kept is None or not np.allclose(kept[:-2], values, rtol=_ROUNDING, atol=_ROUNDING):
+            yield f"estimates/r2/{attack}: not what its scores say"
+
+
+def _contradictory_members(members: Mapping[str, Any], scores: Scores) -> Iterator[str]:
+    """Every record once, and as many as were not told to the attacks."""
+    index, count = scores[f"index/{MEMBER}"], members["candidates"]
+    if len(np.unique(index)) < len(index):
+        yield f"index/{MEMBER}: a record is scored twice"
+    if members["scored"] != count - count // CALIBRATION_SHARE:
+        yield f"members/scored: {members['scored']}, and an eighth of {count} candidates is told to the attacks"
 
 
 def _contradictory_inputs(inputs: Mapping[str, Any], scores: Scores) -> Iterator[str]:
@@ -157,7 +189,7 @@ def _contradictory_coins(audit: Audit, scores: Scores, records: int) -> Iterator
         yield f"index/{secret}: a record is scored twice"
     if index.min() < 0 or index.max() >= records:
         yield f"index/{secret}: names a record outside 0 .. {records - 1}"
-    coins = [(name, array) for name, array in scores.items() if name.startswith("coins/")]
+    coins = [(name, array) for name, array in scores.items() if name.startswith("coins/") and f"/{secret}/" in name]
     for name, array in coins[1:]:
         if (array != coins[0][1]).any():
             yield f"{name}: the coins are not those of {coins[0][0]}, and every attack guesses the same ones"

@@ -10,7 +10,10 @@ import json
 import multiprocessing
 import os
 import queue
+import shutil
 import signal
+import tempfile
+import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +27,8 @@ from privbench.seeds import stream
 from privbench.target import Progress, Role, Target, TargetRun, Utility
 
 _POLL_SECONDS = 0.2
+_KEPT_SECONDS = 30 * 86_400
+RUN_FILE = "run.json"
 
 
 class RunFailedError(PrivbenchError):
@@ -32,19 +37,66 @@ class RunFailedError(PrivbenchError):
 
 @dataclass(frozen=True)
 class Job:
-    """One run to make: the target, its configuration for this role, and the seed of its generator."""
+    """One run to make: the target, its configuration for this role, and the seed of its generator.
+
+    kept: a folder where the run is looked for, and put when it had to be made; None for one that is not kept.
+    """
 
     role: Role
     target: Target
     config: Any
     seed: int
+    kept: Path | None = None
 
 
 def run_all(jobs: Mapping[Role, Job], parallel: int, progress: Progress, folder: Path) -> dict[Role, TargetRun]:
     """Run every job; a single one, or with `parallel` 1, in this process. Recordings stay in `folder`."""
-    if parallel == 1 or len(jobs) == 1:
-        return {role: _in_this_process(job, progress, folder / role) for role, job in jobs.items()}
-    return _in_processes(jobs, parallel, progress, folder)
+    found = {role: run for role, job in jobs.items() if (run := _kept(job)) is not None}
+    missing = {role: job for role, job in jobs.items() if role not in found}
+    if parallel == 1 or len(missing) <= 1:
+        made = {role: _in_this_process(job, progress, folder / role) for role, job in missing.items()}
+    else:
+        made = _in_processes(missing, parallel, progress, folder)
+    for role, run in made.items():
+        _keep(run, jobs[role])
+    return {role: found[role] if role in found else made[role] for role in jobs}
+
+
+def _kept(job: Job) -> TargetRun | None:
+    if job.kept is None or not (job.kept / RUN_FILE).is_file():
+        return None
+    try:
+        return load_run(job.kept)
+    except (InputError, ValueError):  # cut short by a full disk: it is made anew, and replaced
+        return None
+
+
+def _keep(run: TargetRun, job: Job) -> None:
+    """Put aside, then moved into place; readable by its owner only, since it says things of real records."""
+    if job.kept is None:
+        return
+    try:
+        job.kept.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=".partial-", dir=job.kept.parent))  # mode 0700
+        try:
+            save_run(run, aside)
+            shutil.rmtree(job.kept, ignore_errors=True)
+            aside.rename(job.kept)
+            _forget_old(job.kept.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    except OSError as error:
+        raise InputError(
+            f"{job.kept.parent} cannot keep a reference run: {error.strerror or error}. Set PRIVBENCH_CACHE to a "
+            "folder that can be written."
+        ) from error
+
+
+def _forget_old(cache: Path) -> None:
+    """A changed line of code names every run anew: what nobody has made for a month goes."""
+    for run in cache.iterdir():
+        if time.time() - run.stat().st_mtime > _KEPT_SECONDS:
+            shutil.rmtree(run, ignore_errors=True)
 
 
 def _in_this_process(job: Job, progress: Progress, folder: Path) -> TargetRun:
@@ -136,12 +188,12 @@ def save_run(run: TargetRun, folder: Path) -> None:
         "flags": list(run.flags),
         "notes": list(run.notes),
     }
-    (folder / "run.json").write_text(json.dumps(small, allow_nan=False), encoding="utf-8")
+    (folder / RUN_FILE).write_text(json.dumps(small, allow_nan=False), encoding="utf-8")
 
 
 def load_run(folder: Path) -> TargetRun:
     """Read what `save_run` wrote."""
-    small = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    small = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
     oracle = folder / Oracle.file_name()
     return TargetRun(
         transcript=Transcript.load(folder / Transcript.file_name()),

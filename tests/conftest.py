@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +29,17 @@ SMALL: Mapping[str, str] = {
     "canaries": "160",
     "epochs": "3",
     "batch": "32",
+    "references": "2",
 }
 """A cohort that trains in a second. Rare labels need at least some positives, so it cannot be much smaller."""
 
 
 def pytest_configure() -> None:
-    """One intra-op thread, as every worker has: with two and a busy machine an LSTM step is up to 150 times slower."""
+    """One intra-op thread, as every worker has: with two and a busy machine an LSTM step is up to 150 times slower. The
+    cache is not the user's; what it holds is named by content, so that sessions may share it.
+    """
     torch.set_num_threads(1)
+    os.environ.setdefault("PRIVBENCH_CACHE", str(Path(tempfile.gettempdir()) / "privbench-tests"))
 
 
 @pytest.fixture(scope="session")
@@ -54,9 +59,12 @@ def small_record(small_audit: AuditResult, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
+COUNTED = ("accuracy", "token-accuracy", "answer-accuracy")
+
+
 def measured(audit: Audit) -> tuple[Finding, ...]:
-    """What has a value: where a run holds no token inputs, an inversion only says so."""
-    return tuple(finding for finding in audit.findings if finding.value is not None)
+    """What has a value among the findings about coins and inputs: where a run holds none, an attack only says so."""
+    return tuple(item for item in audit.findings if item.value is not None and item.metric in COUNTED)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import torch
 from bench import bench
 from conftest import SMALL
 
-from privbench.attack import Attack, Hints
+from privbench.attack import Attack, Hints, Inversion
 from privbench.conformance import (
     ATTACK_CHECKS,
     BOUND_CHECKS,
@@ -38,7 +38,8 @@ from privbench.parts import by_kind
 from privbench.registry import Registry, default_registry
 
 REGISTRY = default_registry()
-INVERSIONS, ATTACKS = by_kind(REGISTRY.names("attacks"), REGISTRY)
+KINDS = by_kind(REGISTRY.names("attacks"), REGISTRY)
+INVERSIONS, ATTACKS = KINDS[Inversion], KINDS[Attack]
 BOUNDS, DEFENSES = (REGISTRY.names(group) for group in ("bounds", "defenses"))
 TARGETS: Mapping[str, AuditOptions] = {
     "gaussian": AuditOptions("gaussian", sigma=2.0, settings={"records": "200", "releases": "3"}),

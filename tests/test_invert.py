@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import surveyed as surveys
 
+from privbench.attack import Inversion
 from privbench.findings import Header
 from privbench.findings_inputs import ROWS, assemble_inputs
 from privbench.invert import Inversions, invert_all
@@ -43,7 +44,7 @@ def invert(registry: Registry, run: TargetRun, names: tuple[str, ...] = (NEAREST
 
 
 def test_an_inversion_that_breaks_is_failed_and_the_rest_goes_on(registry: Registry) -> None:
-    names = by_kind(registry.names("attacks"), registry)[0]
+    names = by_kind(registry.names("attacks"), registry)[Inversion]
     found = invert(registry, run_of(registry), names)
     assert set(found.outcomes) == {NEAREST}
     assert {name: why for name, (_, _, why) in found.refused.items()} == {

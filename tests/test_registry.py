@@ -40,8 +40,8 @@ def test_families_select_their_members(registry: Registry) -> None:
 
 
 def test_selecting_nothing_known_is_an_error(registry: Registry) -> None:
-    with pytest.raises(InputError, match="unknown attack 'membership'"):
-        registry.select("attacks", ["membership"])
+    with pytest.raises(InputError, match="unknown attack 'memberships'"):
+        registry.select("attacks", ["memberships"])
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -6,14 +6,27 @@ from importlib import resources
 from typing import Any
 
 from privbench.record import Audit
-from privbench.report import notes, utility, words
+from privbench.report import estimates, notes, utility, words
 from privbench.report.figure import leakage_over_releases
 
 
 def html(audit: Audit) -> str:
     """The page of one record."""
+    from markupsafe import Markup
+
     figure = leakage_over_releases(audit) if _is_curve(audit) else None
-    return page("page.html.j2", figure, audit=audit, words=words, notes=notes, utility=utility)
+    drawn = estimates.figure(audit)
+    people = None if drawn is None else Markup(drawn)
+    return page(
+        "page.html.j2",
+        figure,
+        audit=audit,
+        words=words,
+        notes=notes,
+        utility=utility,
+        estimates=estimates,
+        people=people,
+    )
 
 
 def _is_curve(audit: Audit) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privbench.record import Audit
-from privbench.report import notes, utility, words
+from privbench.report import estimates, notes, utility, words
 from privbench.report.words import number
 
 
@@ -64,6 +64,7 @@ def markdown(audit: Audit) -> str:
     note = notes.rho_note(audit)
     if note:
         lines += ["", note]
+    lines += _by_feature(estimates.rows(audit))
     lines += ["", "## The bounds", ""]
     lines += [f"- {name}: {words.BOUNDS[name]}." for name in words.bounds_shown(audit)] or ["- none speaks here"]
     lines += ["", "## Assumptions of these bounds", ""]
@@ -82,3 +83,12 @@ def markdown(audit: Audit) -> str:
     lines += [f"- {words.MARKS[verdict]} {verdict}: {words.MEANINGS[verdict]}." for verdict in used]
     lines += ["", f"Record {audit.cell[:16]}, privbench {audit.manifest['privbench']}.", ""]
     return "\n".join(lines)
+
+
+def _by_feature(table: tuple[tuple[str, ...], ...]) -> list[str]:
+    """R2 of each feature by attack, where inputs were estimated."""
+    if not table:
+        return []
+    lines = ["", "## What the cut says of the inputs", "", "R2 of each feature: 1 is exact, 0 is the mean.", ""]
+    lines += [f"| {' | '.join(table[0])} |", f"|{'---|' * len(table[0])}"]
+    return lines + [f"| {' | '.join(row)} |" for row in table[1:]]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from privbench.record import Audit, Finding
+from privbench.report import estimates, members
 from privbench.report.words import attack_name, confirmatory, most_read, number, of_patients, over, records_called
 
 SHARE_NOTE = (
@@ -80,6 +81,9 @@ def secret_notes(audit: Audit) -> Iterator[str]:
             f"The answers of {audit.inputs['records']:,} respondents to up to {audit.inputs['questions']} questions "
             "went through the cut; an attack is scored on the answers alone, of every one of these respondents."
         )
+    for said in (estimates.note(audit), members.note(audit)):
+        if said is not None:
+            yield said
 
 
 def _coin_note(audit: Audit, secret: Mapping[str, Any]) -> str:
@@ -163,5 +167,6 @@ def controls_note(finding: Finding) -> str:
     if positive:
         parts.append(f"noise-free {number(positive['value'])}{'' if positive['passed'] else ' (too weak)'}")
     if negative:
-        parts.append(f"shuffled {number(negative['value'])}{'' if negative['passed'] else ' (broken)'}")
+        what = "the records alone" if members.about_members(finding) else "shuffled"
+        parts.append(f"{what} {number(negative['value'])}{'' if negative['passed'] else ' (broken)'}")
     return ", ".join(parts) or "none"

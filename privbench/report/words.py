@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from privbench.record import Audit, Finding
+from privbench.report import estimates, members
 from privbench.verdict import Verdict
 
 ATTACK_NAMES: Mapping[str, str] = {
     "inversion/nearest-token": "the nearest-token attack",
     "label/oracle-lr": "the oracle likelihood ratio",
     "label/spectral": "the spectral attack",
+    **estimates.NAMES,
+    **members.NAMES,
 }
 
 MARKS: Mapping[str, str] = {
@@ -110,7 +113,15 @@ def sentence(finding: Finding, audit: Audit) -> str:
     if finding.value is None:
         return f"{_capital(attack_name(finding))}: {finding.verdict}. {_capital(finding.reason)}."
     where = releases(finding, total_releases(finding, audit))
-    measured = f"{number(finding.value)} {interval(finding.low, finding.high)}"
+    measured = f"{number(finding.value)} {interval(finding.low, finding.high)}".rstrip()
+    if members.about_members(finding):
+        blind = None if finding.baseline is None else number(finding.baseline)
+        told = members.read(finding, measured, f"{finding.chance:g}".lstrip("0") or "0", blind)
+        return f"{_capital(attack_name(finding))} {told}; {finding.reason}: {finding.verdict}."
+    if estimates.about_numbers(finding):
+        base = None if finding.baseline is None else number(finding.baseline)
+        told = estimates.read(finding, measured, base)
+        return f"{_capital(attack_name(finding))} {told}; {finding.reason}: {finding.verdict}."
     if finding.metric in READ:
         always = (
             f" (one reply for everybody: at most {number(finding.baseline)})" if finding.baseline is not None else ""
@@ -164,7 +175,7 @@ def headline(audit: Audit) -> str:
 
 def _leak(audit: Audit) -> str:
     """The most that was read, of coins and of answers."""
-    coins = [item.value for item in audit.findings if item.value is not None and item.metric not in READ]
+    coins = [item.value for item in audit.findings if item.value is not None and item.secret.startswith("canary/")]
     said = [f"up to {number(max(coins))} of the label coins were guessed right (chance: .5)"] if coins else []
     read = most_read(audit)
     if read is not None and read.value is not None:
@@ -172,6 +183,12 @@ def _leak(audit: Audit) -> str:
             f"{number(read.value)} of the respondents' answer tokens were read by a {read.threat_model} (one reply for "
             f"everybody: at most {number(read.baseline or 0.0)})"
         )
+    known = estimates.best(audit)
+    if known is not None and known.value is not None:
+        said.append(f"{number(known.value)} of the spread of a site's inputs was explained by a {known.threat_model}")
+    member = members.best(audit)
+    if member is not None and member.value is not None:
+        said.append(f"members were told from others with AUC up to {number(member.value)} (chance: .5)")
     return "; ".join(said) or "nothing was measured"
 
 

@@ -36,6 +36,8 @@ class Draw:
                         (p - y) G, saturated where both sides reach C
     signal              every gradient is so many times what is declared: 1 is honest
     batch               records per batch, for a nominal claim and for the faults of a batch
+    inputs, cut_noise   so many independent standard normal inputs behind a linear cut, sent as width numbers with noise
+                        of this size: the best estimate explains 1 / (1 + cut_noise^2) of each (0 inputs: none are sent)
     """
 
     tasks: int = 2
@@ -56,6 +58,8 @@ class Draw:
     seen: float = 1.0
     signal: float = 1.0
     batch: int = 64
+    inputs: int = 0
+    cut_noise: float = 0.5
     broken: str = "no"
     record_as: str = "float32"
 
@@ -67,7 +71,7 @@ class Draw:
             raise unknown("value of record_as", self.record_as, RELEASE_TYPES)
         for name in ("tasks", "records", "releases", "width", "clip", "gain", "batch"):
             self._require(name, 0 < getattr(self, name) < math.inf, "a positive number")
-        for name in ("moved", "canaries", "spread", "signal"):
+        for name in ("moved", "canaries", "spread", "signal", "inputs", "cut_noise"):
             self._require(name, 0 <= getattr(self, name) < math.inf, "a number of at least 0")
         for name in ("prevalence", "p"):
             self._require(name, 0 < getattr(self, name) < 1, "in (0, 1)")
@@ -75,6 +79,7 @@ class Draw:
         self._require("seen", 0 < self.seen <= 1, "in (0, 1]")
         self._require("moved", self.moved <= self.tasks, f"at most tasks = {self.tasks}")
         self._require("width", self.width >= self.tasks, f"at least tasks = {self.tasks}: each has a direction")
+        self._require("inputs", self.inputs <= self.width, f"at most width = {self.width}")
         self._require("canaries", self.canaries <= self.records, f"at most records = {self.records}")
         self._require("canaries", self.coined >= 16, "at least 16: an eighth calibrates the attacks")
         lowest = -1 / (self.tasks - 1) if self.tasks > 1 else -1.0

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from privbench.recording import JOINT, Growing, Oracle, Secrets, Transcript
+from privbench.growing import Growing
+from privbench.recording import JOINT, Oracle, Secrets, Transcript
 from privbench.target import Progress
 from privbench.targets.gaussian.config import SITE, Draw, GaussianConfig
 from privbench.tensors import RELEASE_TYPES, Spec
@@ -41,8 +42,10 @@ class Drawn:
 def draw_recording(config: GaussianConfig, rng: np.random.Generator, report: Progress, folder: Path | None) -> Drawn:
     """Everything of `config`, release by release into `folder` (or in memory)."""
     draw = config.draw
-    labels_rng, gain_rng, direction_rng, seen_rng, noise_rng = rng.spawn(5)
+    labels_rng, gain_rng, direction_rng, seen_rng, noise_rng, cut_rng = rng.spawn(6)
     labels, secrets = _labels(draw, labels_rng)
+    sent, behind = linear_cut(draw, cut_rng) if draw.inputs else ({}, {})
+    secrets = Secrets({**secrets.arrays, **behind}, secrets.metadata)
     gains = draw.gain * np.exp(draw.spread * gain_rng.standard_normal(draw.records))
     directions = _directions(draw, direction_rng)
     scales = {side: _bounded(draw, gains, np.full_like(labels, side)) for side in (0, 1)}
@@ -52,7 +55,7 @@ def draw_recording(config: GaussianConfig, rng: np.random.Generator, report: Pro
     kind = RELEASE_TYPES[draw.record_as]
     seen = (seen_rng.random(shape[:2]) < draw.seen).astype(np.uint8)
     layout: dict[str, Spec] = {f"gradients/{SITE}{name}": (kind, shape) for name in parts}
-    layout[f"gradients/{SITE}/seen"] = (seen.dtype, seen.shape)
+    layout |= {name: (array.dtype, array.shape) for name, array in {f"gradients/{SITE}/seen": seen, **sent}.items()}
     hypotheses = {
         name: array * draw.signal for part in parts.values() for name, array in part.hypotheses(draw.moved_names)
     }
@@ -71,11 +74,28 @@ def draw_recording(config: GaussianConfig, rng: np.random.Generator, report: Pro
             for name, array in hypotheses.items():
                 oracle.put(name, array * there, release)
             report("drawing releases", (release + 1) / draw.releases)
-        transcript.put(f"gradients/{SITE}/seen", seen)
+        for name, array in {f"gradients/{SITE}/seen": seen, **sent}.items():
+            transcript.put(name, array)
         claims = [claim.to_json() for claim in config.claims]
         metadata = {"mechanisms": [config.mechanism.to_json()], "claims": claims}
         recorded = transcript.finish(metadata), oracle.finish({})
     return Drawn(*recorded, secrets, _batch_dependence(draw, gains, labels), _clip_fraction(draw, gains, labels))
+
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def linear_cut(draw: Draw, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
+    """What is sent, with half of the records known to the server, and the inputs behind it, for the secrets.
+
+    The map has orthonormal rows, so that the posterior variance of each input is s^2 / (1 + s^2), s the noise.
+    """
+    x = rng.standard_normal((draw.records, 1, draw.inputs)).astype(np.float32)
+    frame, _ = np.linalg.qr(rng.standard_normal((draw.width, draw.inputs)))
+    e = x[:, 0] @ frame.T + draw.cut_noise * rng.standard_normal((draw.records, draw.width))
+    known = np.sort(rng.choice(draw.records, draw.records // 2, replace=False))
+    own: Arrays = {"auxiliary/index": known, f"auxiliary/server/inputs/{SITE}": x[known]}
+    return {f"activations/{SITE}": e[None].astype(np.float32), **own}, {f"inputs/{SITE}": x}
 
 
 def _labels(draw: Draw, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], Secrets]:

@@ -25,7 +25,10 @@ DEFAULT_DATA = "synthetic"
 
 @dataclass(frozen=True)
 class Training:
-    """What --set may change. Sizes count stays; the PhysioNet reader ignores train, validation and test."""
+    """What --set may change. Sizes count stays; the PhysioNet reader ignores train, validation and test.
+
+    references: models that the adversary of membership inference trains itself, at least 2 for most attacks, or 0.
+    """
 
     train: int = 2_000
     validation: int = 500
@@ -40,6 +43,7 @@ class Training:
     clip_factor: float = 5.0
     server_rate: float = 1e-3
     encoder_rate: float = 3e-4
+    references: int = 4
     record_as: str = "float32"
 
     def __post_init__(self) -> None:
@@ -47,8 +51,9 @@ class Training:
             raise unknown("value of record_as", self.record_as, RELEASE_TYPES)
         for f in fields(self):
             value = getattr(self, f.name)
-            if f.type != "str" and not (math.isfinite(value) and value > 0):
-                raise InputError(f"{f.name} must be a positive number, got {value!r}.")
+            lowest = 0 if f.name == "references" else None
+            if f.type != "str" and not (math.isfinite(value) and (value > 0 or value == lowest)):
+                raise InputError(f"{f.name} must be a positive number{' or 0' if lowest == 0 else ''}, got {value!r}.")
         if self.canaries < 16:
             raise InputError(f"canaries must be at least 16 (an eighth calibrates the attacks), got {self.canaries}.")
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from privbench.recording import JOINT, Growing, Oracle, Transcript
+from privbench.growing import Growing
+from privbench.recording import JOINT, Oracle, Transcript
 from privbench.tensors import RELEASE_TYPES, Spec
 
 Rows = npt.NDArray[np.int64]

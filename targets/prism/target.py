@@ -19,9 +19,26 @@ from privbench.mechanism import Audience, Claim
 from privbench.options import AuditOptions
 from privbench.recording import Secrets
 from privbench.registry import Registry
-from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun, Utility
+from privbench.target import (
+    REFERENCE,
+    ActiveAdversary,
+    Epsilon,
+    Progress,
+    Role,
+    Target,
+    TargetCard,
+    TargetRun,
+    Utility,
+)
 from privbench.threads import one_torch_thread
-from privbench.threat import Channel, ThreatModel, auditor_of, curious_site
+from privbench.threat import (
+    Channel,
+    ThreatModel,
+    auditor_of,
+    curious_outsider,
+    curious_site,
+    server_with_patients,
+)
 
 _TEST_BLOCK = 4_000
 """Test stays turned into inputs at once: the whole split in memory would double the run's peak."""
@@ -39,7 +56,7 @@ class Prism(Target):
         name="prism",
         summary="differentially private vertical split learning over three hospital sites",
         paper="PRISM-VFL",
-        channels=(Channel.GRADIENTS, Channel.ACTIVATIONS),
+        channels=(Channel.GRADIENTS, Channel.ACTIVATIONS, Channel.OUTPUTS, Channel.CHECKPOINTS),
         parties=("A", "B", "C", "server"),
         cost="about a minute on two cores: two trainings of 20 epochs over 2,000 stays",
     )
@@ -57,11 +74,12 @@ class Prism(Target):
         return config.to_json()
 
     def roles(self, config: PrismConfig) -> Mapping[Role, PrismConfig]:
-        return {"clean": config.as_role("clean"), "audited": config.as_role("audited")}
+        models = [f"{REFERENCE}{number + 1}" for number in range(config.training.references)]
+        return {role: config.as_role(role) for role in ("clean", "audited", "members", *models)}
 
     def threats(self, config: PrismConfig) -> tuple[ThreatModel, ...]:
         curious = curious_site(config.party)
-        return curious, auditor_of(curious)
+        return curious, auditor_of(curious), curious_outsider(), server_with_patients()
 
     def epsilons(self, config: PrismConfig) -> tuple[Epsilon, ...]:
         from privbench.targets.prism.config import epsilons
@@ -86,9 +104,14 @@ class Prism(Target):
     ) -> TargetRun:
         """Train once. The clean run measures utility; the audited run replaces labels by coins and records both
         hypotheses at the curious site. Both see the same stays, in the same order, from the same initial weights (but
-        for the towers' biases, which start at each run's own prevalence); their noise differs.
+        for the towers' biases, which start at each run's own prevalence); their noise differs. Runs about membership:
+        `membership.run_membership`.
         """
         with one_torch_thread():
+            if config.role not in ("clean", "audited"):
+                from privbench.targets.prism.membership import run_membership
+
+                return run_membership(config, rng, progress or (lambda stage, share: None))
             return self._run(config, rng, adversary, progress, folder)
 
     def _run(

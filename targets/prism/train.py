@@ -6,7 +6,7 @@ gradient of the summed loss with respect to the embeddings holds each record's o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -91,19 +91,29 @@ class Trainer:
             for site, encoder in self.network.encoders.items()
         }
 
-    def run(self, progress: Progress, tape: Tape) -> Trace:
-        """Warm up, train for T epochs onto the tape, leave the network at the epoch that validation liked best."""
+    def run(
+        self, progress: Progress, tape: Tape | None = None, passed: Callable[[int, Network], None] | None = None
+    ) -> Trace:
+        """Warm up, train for T epochs onto the tape, leave the network at the epoch that validation liked best.
+
+        passed: called with the number of epochs done, 0 before the first, and the network as it stands.
+        """
         config, epochs = self.config, self.config.training.epochs
         self._train_server(self.network.embed(self.train), epochs=1)
         noise = self._calibrate()
         clipped: list[float] = []
         scores: list[float] = []
         best: list[dict[str, Tensor]] = []
+        if passed is not None:
+            passed(0, self.network)
         for epoch in range(epochs):
             shares = []
             for batch in self._batches():
                 shares.append(self._step(batch, epoch, noise, tape))
-            tape.end_epoch(epoch)
+            if tape is not None:
+                tape.end_epoch(epoch)
+            if passed is not None:
+                passed(epoch + 1, self.network)
             clipped.append(float(np.mean(shares)))
             best = self.network.keep_best(scores, self._validate(), best)
             progress(f"{config.role} run: epoch {epoch + 1} of {epochs}", (epoch + 1) / epochs)
@@ -147,17 +157,20 @@ class Trainer:
         return torch.split(order, self.config.training.batch)
 
     def _losses(self, logits: Mapping[str, Tensor], batch: Tensor) -> dict[str, Tensor]:
-        """Per-record loss [B] per task: cross-entropy averaged over the task's labels, never over records."""
-        return {
-            task: bce(value, self.train.labels[task][batch], reduction="none").mean(dim=1)
-            for task, value in logits.items()
-        }
+        """Per-record loss [B] per task of these training records."""
+        return _losses(logits, {task: labels[batch] for task, labels in self.train.labels.items()})
+
+    def gradient_norms(self, embeddings: Tensor, inputs: Inputs) -> dict[str, FloatArray]:
+        """Norm [N] of the whole loss's gradient at each site's cut, before any clip; embeddings [N, sites * d]."""
+        z = embeddings.clone().requires_grad_()
+        total = torch.stack(list(_losses(self.network.server(z), inputs.labels).values())).sum()
+        norms = self._per_site(_grad(total, z)).norm(dim=2).numpy()
+        return {site: norms[:, column] for column, site in enumerate(self.network.sites)}
 
     def _calibrate(self) -> Noise:
         """C per site: clip_factor times the median per-sample, per-task gradient norm after the warm-up."""
         z = self.network.embed(self.train).clone().requires_grad_()
-        logits = self.network.server(z)
-        losses = self._losses(logits, torch.arange(len(self.train)))
+        losses = _losses(self.network.server(z), self.train.labels)
         norms = [self._per_site(_grad(loss.sum(), z)).norm(dim=2) for loss in losses.values()]
         medians = torch.cat(norms).median(dim=0).values
         config = self.config
@@ -172,7 +185,7 @@ class Trainer:
         }
         return Noise(clip, sigma)
 
-    def _step(self, batch: Tensor, epoch: int, noise: Noise, tape: Tape) -> float:
+    def _step(self, batch: Tensor, epoch: int, noise: Noise, tape: Tape | None) -> float:
         """One batch: forward at the sites, gradients at the server, release, backward at the sites."""
         network, defense, rows = self.network, self.config.defense, batch.numpy()
         sent = {site: network.encoders[site](self.train.sites[site][:, batch]) for site in network.sites}
@@ -197,10 +210,11 @@ class Trainer:
             clean = torch.stack(list(bounded.values())).sum(dim=0)
             draw = defense.noise((len(batch), network.width), noise.sigma[site], epoch, self.streams.noise)
             released = clean + draw
-            tape.release(site, rows, clean, released)
+            if tape is not None:
+                tape.release(site, rows, clean, released)
             if site == self.config.party:
                 share = float(np.mean([(part.norm(dim=1) > clip).float().mean() for part in parts.values()]))
-            if audited and site == self.config.party:
+            if tape is not None and audited and site == self.config.party:
                 either = {
                     task: (defense.bounded(zero[:, column], clip), defense.bounded(one[:, column], clip))
                     for task, (zero, one) in hypotheses.items()
@@ -291,6 +305,11 @@ def mean_auc(logits: FloatArray, labels: FloatArray) -> float:
         if 0 < truth.sum() < len(truth)
     ]
     return float(np.mean(values)) if values else 0.5
+
+
+def _losses(logits: Mapping[str, Tensor], labels: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Per-record loss [B] per task: cross-entropy averaged over the task's labels, never over records."""
+    return {task: bce(value, labels[task], reduction="none").mean(dim=1) for task, value in logits.items()}
 
 
 def _grad(value: Tensor, z: Tensor) -> Tensor:

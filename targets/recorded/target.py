@@ -19,10 +19,19 @@ from privbench.attack import gradient_mechanism
 from privbench.epsilons import own_releases
 from privbench.errors import InputError, unknown
 from privbench.options import AuditOptions, RecordingFiles
-from privbench.recording import Oracle, Secrets, Transcript
+from privbench.recording import MEMBER, Oracle, Secrets, Transcript
 from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
-from privbench.threat import Channel, Party, ThreatModel, auditor_of, curious_server, curious_site
+from privbench.threat import (
+    Channel,
+    Party,
+    ThreatModel,
+    auditor_of,
+    curious_outsider,
+    curious_server,
+    curious_site,
+    server_with_patients,
+)
 
 SMALLEST = 16
 """Canaries; an eighth of them calibrates the attacks and is not scored."""
@@ -60,7 +69,7 @@ class Recorded(Target):
         name="recorded",
         summary="a recording from anywhere: --transcript, --secrets and --oracle where there is one",
         paper="none: the format is docs/recordings.md",
-        channels=(Channel.GRADIENTS, Channel.ACTIVATIONS, Channel.AUXILIARY),
+        channels=(Channel.GRADIENTS, Channel.ACTIVATIONS, Channel.OUTPUTS, Channel.CHECKPOINTS, Channel.AUXILIARY),
         parties=("the sites of the recording", "server"),
         cost="seconds; memory of one release at a time",
     )
@@ -96,11 +105,18 @@ class Recorded(Target):
         return config.fingerprint
 
     def threats(self, config: RecordedConfig) -> tuple[ThreatModel, ...]:
-        server = (curious_server(),) if config.secrets.given else ()
-        if not config.secrets.coined:
-            return server
-        curious = curious_site(config.party)
-        return (curious, *server) if config.oracle is None else (curious, auditor_of(curious), *server)
+        secrets = config.secrets
+        found: list[ThreatModel] = []
+        if secrets.coined:
+            curious = curious_site(config.party)
+            found += [curious] if config.oracle is None else [curious, auditor_of(curious)]
+        if secrets.given:
+            found.append(curious_server())
+        if secrets.asks_membership:
+            found.append(curious_outsider())
+        if secrets.asks_membership or secrets.measured:
+            found.append(server_with_patients())
+        return tuple(found)
 
     def epsilons(self, config: RecordedConfig) -> tuple[Epsilon, ...]:
         """The claims as recorded, and the site's own epsilon where the mechanism is described."""
@@ -142,18 +158,18 @@ class Recorded(Target):
 
 
 def _require_secrets(transcript: Transcript, secrets: Secrets) -> None:
-    """Something that an attack can be scored on: coins, token inputs, or both."""
+    """Something that an attack can be scored on: coins, inputs, memberships, or several of these."""
     if secrets.coined:
         _require_coins(secrets)
         _require_noise(transcript, secrets)
         _require_records(transcript, secrets)
-    elif not secrets.given:
+    elif not (secrets.given or secrets.measured or secrets.asks_membership):
         raise InputError(
             f"{secrets.where} marks no canaries and no answers: label attacks are scored on records whose label was a "
             "fair coin (canary/joint or canary/TASK, and its labels), inversions on inputs/CLIENT and "
-            "inputs/CLIENT/answers; see docs/recordings.md."
+            "inputs/CLIENT/answers, membership attacks on member; see docs/recordings.md."
         )
-    elif f"activations/{secrets.given[0]}" not in transcript.arrays:
+    elif secrets.given and f"activations/{secrets.given[0]}" not in transcript.arrays:
         raise InputError(
             f"{transcript.where} holds no 'activations/{secrets.given[0]}', from which 'inputs/{secrets.given[0]}' in "
             f"{secrets.where} could be read, and there are no coins: nothing can be scored."
@@ -210,6 +226,16 @@ def _require_inputs(transcript: Transcript, secrets: Secrets) -> None:
                 f"{transcript.where}: 'activations/{party}' has {list(sent.shape[1:3])} records and tokens, "
                 f"'inputs/{party}' in {secrets.where} has {list(tokens.shape)}; they must be the same."
             )
+    for name, array in transcript.arrays.items():
+        kind, axis = name.split("/")[0], 0 if name.startswith("outputs/") else 1
+        asked = {"outputs": MEMBER, "checkpoints": MEMBER, "reference": MEMBER}
+        of = asked.get(kind, f"inputs/{name.partition('/')[2]}" if kind == "activations" else "")
+        ours = secrets.arrays.get(of)
+        if ours is not None and array.shape[axis] != len(ours):
+            raise InputError(
+                f"{secrets.where} holds '{of}' of {len(ours)} records, '{name}' in {transcript.where} has "
+                f"{array.shape[axis]}; they must be the same records in the same order."
+            )
 
 
 def _require_matching(transcript: Transcript, oracle: Oracle) -> None:
@@ -255,5 +281,6 @@ def _server(asked: str | None) -> str:
 
 def _releases(config: RecordedConfig) -> int:
     """Gradients that went to the curious site, or activations that came from the first client."""
-    at = ["gradients", config.party] if config.secrets.coined else ["activations", config.secrets.given[0]]
-    return next(len(a) for n, a in config.transcript.arrays.items() if n.split("/")[:2] == at)
+    given = config.secrets.given
+    at = ["gradients", config.party] if config.secrets.coined else ["activations", *given[:1]]
+    return next((len(a) for n, a in config.transcript.arrays.items() if n.split("/")[:2] == at), 1)

@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privbench.cache import cache_folder
 from privbench.errors import InputError, unknown
 from privbench.targets.split_llama.shape import SMOLLM2, Shape
 
@@ -90,14 +90,6 @@ def _folder(model: str, cache: Path | None = None) -> Path:
     if not folder.is_dir():
         raise InputError(f"model {model}: no such directory '{folder}'.")
     return folder
-
-
-def cache_folder() -> Path:
-    """$PRIVBENCH_CACHE, or privbench in the user's cache folder ($XDG_CACHE_HOME, ~/.cache)."""
-    chosen = os.environ.get("PRIVBENCH_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "privbench"
 
 
 def read(folder: Path, name: str) -> Base:

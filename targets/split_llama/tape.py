@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from privbench.recording import Growing, Secrets, Transcript
+from privbench.growing import Growing
+from privbench.recording import Secrets, Transcript
 from privbench.targets.split_llama.batches import PADDING
 from privbench.targets.split_llama.halves import Cut
 from privbench.targets.split_llama.tokens import TEMPLATE, Encoded

@@ -19,10 +19,11 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging
 
+from privbench.cache import cache_folder
 from privbench.errors import InputError
 from privbench.targets.split_llama import models
 from privbench.targets.split_llama.measure import random_llama
-from privbench.targets.split_llama.models import cache_folder, file_hash, load, shape_of
+from privbench.targets.split_llama.models import file_hash, load, shape_of
 from privbench.targets.split_llama.shape import LLAMA_3_2_3B, Shape
 
 SHAPE = Shape(vocabulary=32, width=32, layers=2, heads=4, kv_heads=2, head_dim=8, intermediate=32, tied=True)

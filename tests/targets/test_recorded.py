@@ -89,7 +89,10 @@ def test_a_recorded_training_is_audited_like_the_training(registry: Registry, tm
     run.secrets.save(tmp_path / Secrets.file_name())
     own = run_audit(options, registry, parallel=1).audit
     found = audit(tmp_path, registry, party="A")
-    assert {f.id: f.value for f in own.findings} == {f.id: f.value for f in found.findings}
+    # Membership is asked of another run than the one that was recorded.
+    audits = [{f.id: f.value for f in item.findings if not f.attack.startswith("membership/")} for item in (own, found)]
+    assert audits[0] == audits[1]
+    assert any(audits[0].values())
 
 
 def test_without_an_oracle_the_likelihood_ratio_says_why_and_the_others_count(registry: Registry, honest: Path) -> None:

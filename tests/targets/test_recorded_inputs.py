@@ -67,7 +67,11 @@ def test_a_curious_server_reads_what_was_put_in(registry: Registry, tmp_path: Pa
     assert 0.5 < one < two  # noise of 1.5 times the table's scale, averaged over two releases
     others = [item for item in found.findings if item.attack != "inversion/nearest-token"]
     assert {str(item.verdict) for item in others} == {"NOT_APPLICABLE"}
-    assert {item.reason for item in others} == {"no record of this run carries a label coin"}
+    assert {item.reason for item in others} == {
+        "no record of this run carries a label coin",
+        "no party's inputs were recorded as numbers in this run",
+        "no run of this audit put records into the training by coins",
+    }
     assert gate(found).code == 3
 
 

@@ -1,0 +1,1 @@
+"""Membership inference: was this record trained on?"""

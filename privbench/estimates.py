@@ -1,0 +1,110 @@
+"""Estimating the numbers behind a cut: vitals, labs, whatever a site measured and did not send.
+
+The adversary is a server that receives cut activations and has records of its own, for which it knows both the inputs
+and what the encoder made of them. Records that it knows are never scored.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.attack import AttackBase, Index, NotApplicable, View
+from privbench.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+_LEAST_KNOWN = 20
+"""Records with known inputs below which nothing can be learned from them."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the adversary learns from, and what it is asked about.
+
+    sent [A, d] and inputs [A, H, F], in the features' units, of its own records; observed [A, H, F]: where an input was
+    measured; elsewhere it carries no meaning. asked [m, d]: the activations of the records to be estimated.
+    """
+
+    sent: Floats
+    inputs: Floats
+    observed: Mask
+    asked: Floats
+
+    @property
+    def filled(self) -> Floats:
+        """Inputs [A, H, F] with what was not measured set to the feature's mean over hours and records."""
+        return with_means(self.inputs, self.observed)
+
+
+class Estimation(AttackBase):
+    """Base of all attacks that estimate inputs of the party `view.secret`. Authors write `run` and a card."""
+
+    def __call__(self, view: View, rng: np.random.Generator) -> Floats | NotApplicable:
+        refused = self.refusal(view)
+        if refused is not None:
+            return refused
+        known = known_to(view)
+        if isinstance(known, NotApplicable):
+            return known
+        found = np.asarray(self.run(known, rng), np.float64)
+        wanted = (len(view.candidates), *known.inputs.shape[1:])
+        if found.shape != wanted:
+            raise ValueError(f"{self.card.name} returned {list(found.shape)}, expected [m, H, F] = {list(wanted)}.")
+        if not np.isfinite(found).all():
+            raise ValueError(f"{self.card.name} returned estimates that are not finite.")
+        return found
+
+    @abstractmethod
+    def run(self, known: Known, rng: np.random.Generator) -> Floats:
+        """Estimate the inputs [m, H, F] of every asked record, in the features' units."""
+
+
+def known_to(view: View) -> Known | NotApplicable:
+    """The adversary's share of a recording, from the last release of the victim's activations.
+
+    Raises `InputError` where a record is both known and to be estimated.
+    """
+    site = view.secret
+    party = view.threat.name or str(view.threat.party)
+    names = (f"activations/{site}", f"auxiliary/{party}/inputs/{site}", "auxiliary/index")
+    missing = [name for name in names if name not in view.arrays]
+    if missing:
+        return NotApplicable(f"needs '{missing[0]}', which was not recorded")
+    index: Index = np.asarray(view.arrays["auxiliary/index"])
+    if np.intersect1d(index, view.candidates).size:
+        raise InputError("auxiliary/index names records that are to be estimated; who is known is never scored.")
+    if len(index) < _LEAST_KNOWN:
+        return NotApplicable(f"needs {_LEAST_KNOWN} records with known inputs; {len(index)} are recorded")
+    sent = np.asarray(view.arrays[names[0]][-1], np.float64)
+    inputs = np.asarray(view.arrays[names[1]], np.float64)
+    mask = view.arrays.get(f"{names[1]}/observed")
+    observed = np.ones(inputs.shape, np.bool_) if mask is None else np.asarray(mask) == 1
+    shape = (len(inputs), -1, inputs.shape[-1])
+    return Known(sent[index], inputs.reshape(shape), observed.reshape(shape), sent[view.candidates])
+
+
+def with_means(inputs: Floats, observed: Mask) -> Floats:
+    """Inputs [A, H, F] with what was not measured set to the feature's mean over hours and records."""
+    count = np.maximum(observed.sum(axis=(0, 1)), 1)
+    return np.where(observed, inputs, (inputs * observed).sum(axis=(0, 1)) / count)
+
+
+def ridge(known: Floats, inputs: Floats, observed: Mask, asked: Floats) -> Floats:
+    """Ridge regression of inputs [A, H, F] on features [A, d], for asked [m, d]: [m, H, F].
+
+    The penalty is chosen by leave-one-out error on the known records; what was not measured is set to its mean.
+    """
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    filled = with_means(inputs, observed)
+    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 5, 17)))
+    model.fit(known, filled.reshape(len(filled), -1))
+    found: Floats = model.predict(asked).reshape(len(asked), *inputs.shape[1:])
+    return found

@@ -1,0 +1,113 @@
+"""Findings about membership: how well an attack tells records that were trained on from others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.attack import Scores
+from privbench.findings import NOTHING, Header, Judged, refused
+from privbench.membership import Exposed, Membership
+from privbench.record import Finding
+from privbench.recording import MEMBER
+from privbench.scoring import CONTROL_LEVEL, Control
+from privbench.stats.auc import auc
+from privbench.stats.one_run import Guesses, steinke_eps, top_guesses
+from privbench.stats.roc import tpr_at_fpr
+from privbench.verdict import Verdict
+
+ONE_RUN = "membership/one-run"
+METRICS = ("auc", "tpr@0.01")
+LEVEL = 0.95
+GUESSED = 5
+"""One candidate in so many is guessed in a one-run audit, half of them in: fixed before any coin is looked at."""
+DELTA = 1e-5
+NO_BOUND = "no mechanism is described that hides whether a record was trained on, so that no bound speaks"
+
+
+@dataclass(frozen=True)
+class _Measured:
+    metric: str
+    value: float
+    low: float
+    high: float | None
+    n: int
+    chance: float
+    baseline: float | None
+
+
+def assemble_members(header: Header, membership: Membership) -> Judged:
+    """One finding per attack and metric: AUC, the true positive rate at 1% false positives where enough records resolve
+    it, and of the one-run audit a lower limit of epsilon.
+    """
+    findings: list[Finding] = []
+    scores: dict[str, npt.NDArray[Any]] = {
+        f"index/{MEMBER}": membership.scored,
+        f"coins/{MEMBER}": membership.coins,
+    }
+    control = None
+    if membership.blind is not None:
+        scores[f"blind/{MEMBER}"] = membership.blind
+        control = _blind(membership.blind, membership.coins)
+    for name, outcome in membership.outcomes.items():
+        scores[f"scores/{name}/{MEMBER}/1"] = outcome.scores
+        for found in _measure(name, outcome, membership, control):
+            blank = _blank(header, name, outcome, found.metric)
+            findings.append(_filled(blank, found, membership, control))
+    for name, (card, threat, why) in membership.refused.items():
+        blank = _blank(header, name, Exposed(card, threat, np.empty(0)), METRICS[0])
+        findings.append(refused(blank, why))
+    shifted = control is not None and not control.passed
+    return Judged(tuple(findings), tuple(item.id for item in findings), ("SHIFT",) if shifted else (), {}, scores)
+
+
+def _measure(name: str, outcome: Exposed, membership: Membership, control: Control | None) -> Iterator[_Measured]:
+    scores, coins, base = outcome.scores, membership.coins, None if control is None else control.value
+    area = auc(scores, coins, LEVEL)
+    yield _Measured("auc", area.value, area.low, area.high, area.n, 0.5, base)
+    caught = tpr_at_fpr(scores, coins, 0.01, LEVEL)
+    if not caught.under_resolved:
+        yield _Measured("tpr@0.01", caught.value, caught.low, caught.high, caught.point.n1, 0.01, None)
+    if name == ONE_RUN:
+        guesses = one_run_guesses(scores, coins)
+        limit = steinke_eps(guesses, delta=DELTA, alpha=1 - LEVEL)
+        yield _Measured("eps", limit.eps, limit.eps, None, guesses.guessed, 0.0, None)
+
+
+def one_run_guesses(scores: Scores, coins: npt.NDArray[np.uint8]) -> Guesses:
+    """The records that look most and least like members, guessed in and out."""
+    each = len(coins) // (2 * GUESSED)
+    # Stored order must not decide ties: a fixed shuffle does.
+    return top_guesses(scores, coins, np.random.default_rng(0), guess_in=each, guess_out=each)
+
+
+def _blind(scores: Scores, coins: npt.NDArray[np.uint8]) -> Control:
+    """Negative control: what the records alone say of membership."""
+    wide = auc(scores, coins, CONTROL_LEVEL)
+    return Control(wide.value, wide.low, wide.high, wide.n, wide.low <= 0.5 <= wide.high)
+
+
+def _blank(header: Header, attack: str, outcome: Exposed, metric: str) -> Finding:
+    name = f"{attack}/{MEMBER}/1/{metric}/{NOTHING}"
+    return header.finding(name, attack, outcome.card, outcome.threat, MEMBER, 1, metric)
+
+
+def _filled(finding: Finding, found: _Measured, membership: Membership, control: Control | None) -> Finding:
+    return replace(
+        finding,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        level=LEVEL,
+        n=found.n,
+        canaries=len(membership.scored),
+        chance=found.chance,
+        baseline=found.baseline,
+        controls={"positive": None, "negative": None if control is None else asdict(control)},
+        verdict=Verdict.UNCOVERED,
+        reason=NO_BOUND if found.metric != "eps" else f"a lower limit of eps at delta {DELTA:g}; nothing is promised",
+    )

@@ -1,0 +1,105 @@
+"""Membership inference: was this record trained on?
+
+Candidates are in or out by independent fair coins, so members and others come from one distribution, and a classifier
+that sees the records alone, and no model, must stay near chance.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.attack import AttackBase, AttackCard, Index, NotApplicable, Scores, View, view_of
+from privbench.blind import blind_scores
+from privbench.errors import InputError
+from privbench.measure import Refused, split_coins, try_each
+from privbench.recording import MEMBER
+from privbench.registry import Registry
+from privbench.seeds import stream
+from privbench.target import Progress, TargetRun
+from privbench.threat import ThreatModel
+
+
+class MembershipAttack(AttackBase):
+    """Base of all attacks that score how likely a record was trained on. Authors write `run` and a card."""
+
+    def __call__(self, view: View, rng: np.random.Generator) -> Scores | NotApplicable:
+        refused = self.refusal(view)
+        if refused is not None:
+            return refused
+        if np.intersect1d(view.candidates, view.hints.index).size:
+            raise InputError("hints and scored records overlap; an attack may not be scored on what it was told.")
+        scores = np.asarray(self.run(view, rng))
+        if scores.shape != view.candidates.shape:
+            raise ValueError(
+                f"attack {self.card.name} returned scores {scores.shape}, expected [{len(view.candidates)}]."
+            )
+        if not np.isfinite(scores).all():
+            raise ValueError(f"attack {self.card.name} returned scores that are not finite.")
+        kept: Scores = scores.astype(np.float32)
+        kept.flags.writeable = False
+        return kept
+
+    @abstractmethod
+    def run(self, view: View, rng: np.random.Generator) -> Scores:
+        """Score every candidate, [m]; higher: more likely trained on. What is chosen is chosen on `view.hints` only."""
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """How one attack scored the candidates, [m]."""
+
+    card: AttackCard
+    threat: ThreatModel
+    scores: Scores
+
+
+@dataclass(frozen=True)
+class Membership:
+    """All membership attacks of one run.
+
+    scored [m]: record numbers; coins uint8 [m]: whether they were trained on; blind [m]: what a classifier makes of the
+    records alone, None where their features are not recorded. references: how many models were trained beside.
+    """
+
+    outcomes: Mapping[str, Exposed]
+    refused: Mapping[str, Refused]
+    scored: Index
+    coins: npt.NDArray[np.uint8]
+    blind: Scores | None
+    candidates: int
+    references: int
+
+
+def ask_all(
+    names: Sequence[str],
+    registry: Registry,
+    threats: Sequence[ThreatModel],
+    run: TargetRun,
+    seed: int,
+    progress: Progress,
+) -> Membership:
+    """Every membership attack under the weakest threat model that suffices for it."""
+    candidates, coins = run.secrets.memberships()
+    hints, scored, tossed = split_coins(candidates, coins, stream(seed, "membership calibration"))
+
+    def tried(name: str, attack: MembershipAttack, threat: ThreatModel) -> Exposed | NotApplicable:
+        view = view_of(threat, run.transcript, secret=MEMBER, moved=(), candidates=scored, hints=hints)
+        found = attack(view, stream(seed, name))
+        return found if isinstance(found, NotApplicable) else Exposed(attack.card, threat, found)
+
+    outcomes, refused = try_each(names, registry, threats, progress, tried)
+    made = run.transcript.arrays.get("reference/member")
+    return Membership(
+        outcomes,
+        refused,
+        scored,
+        tossed,
+        blind_scores(run.secrets, candidates, coins, scored, stream(seed, "blind")),
+        candidates=len(candidates),
+        references=0 if made is None else len(made),
+    )

@@ -1,0 +1,53 @@
+"""Reference models: what the adversary of a membership attack trains itself, on random halves of the candidates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.cache import cache_folder
+from privbench.manifest import code_version
+from privbench.recording import MEMBER, Transcript
+from privbench.target import REFERENCE, Role, TargetRun
+
+
+def balanced_halves(rng: np.random.Generator, references: int, candidates: int) -> npt.NDArray[np.uint8]:
+    """Which reference is trained on which record, [R, N]: each record in half of them, drawn apart for each record.
+
+    Of an odd number one more or one fewer, by chance.
+    """
+    spare = rng.integers(0, 2, candidates) if references % 2 else np.zeros(candidates, np.int64)
+    ranks = rng.random((references, candidates)).argsort(axis=0).argsort(axis=0)
+    return (ranks < references // 2 + spare).astype(np.uint8)
+
+
+def merged(runs: Mapping[Role, TargetRun]) -> dict[Role, TargetRun]:
+    """The references' outputs as part of what the adversary of the "members" run holds; the other runs as they are."""
+    made = [run for role, run in runs.items() if role.startswith(REFERENCE)]
+    kept = {role: run for role, run in runs.items() if not role.startswith(REFERENCE)}
+    if made and "members" in kept:
+        run = kept["members"]
+        names = [name for name in run.transcript.arrays if name.startswith("outputs/") and name.count("/") == 1]
+        stacked = {
+            f"reference/{name}": np.stack([item.transcript.array(name) for item in made])
+            for name in names
+            if name != "outputs/population"
+        }
+        member = np.stack([item.secrets.array(MEMBER) for item in made])
+        arrays = {**run.transcript.arrays, **stacked, "reference/member": member}
+        kept["members"] = replace(run, transcript=Transcript(arrays, run.transcript.metadata))
+    return kept
+
+
+def cached_at(target: str, resolved: Mapping[str, Any], role: Role, seed: int, files: str) -> Path:
+    """Where a reference run is kept: a folder named by all that changes it, the code among it."""
+    key = [target, dict(resolved), role, seed, files, code_version()]
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return cache_folder() / "references" / name
