@@ -12,6 +12,7 @@ from privbench.conformance.base import Check, ConformanceError, Result, require
 from privbench.conformance.bounds import BOUND_CHECKS, check_bound
 from privbench.conformance.defenses import DEFENSE_CHECKS, check_defense
 from privbench.conformance.inversions import INVERSION_CHECKS, check_inversion
+from privbench.conformance.members import MEMBERSHIP_CHECKS, check_membership
 from privbench.conformance.targets import TARGET_CHECKS, TargetSubject, check_target
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "BOUND_CHECKS",
     "DEFENSE_CHECKS",
     "INVERSION_CHECKS",
+    "MEMBERSHIP_CHECKS",
     "TARGET_CHECKS",
     "Check",
     "ConformanceError",
@@ -28,6 +30,7 @@ __all__ = [
     "check_bound",
     "check_defense",
     "check_inversion",
+    "check_membership",
     "check_target",
     "require",
 ]

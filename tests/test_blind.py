@@ -1,0 +1,210 @@
+"""The classifier that sees no model: near chance where coins were fair, a flag where members are other records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from privbench.attack import AttackCard, Scores
+from privbench.blind import blind_scores
+from privbench.findings import Header, Judged
+from privbench.findings_members import assemble_members
+from privbench.membership import Exposed, Membership
+from privbench.recording import MEMBER, Secrets
+from privbench.scoring import CONTROL_LEVEL
+from privbench.stats.auc import auc
+from privbench.threat import Channel, curious_outsider
+
+Coins = npt.NDArray[np.uint8]
+Blind = Callable[..., Scores | None]
+
+CARD = AttackCard("membership/any", "any", "ours", "nothing", (Channel.OUTPUTS,), (), "nothing")
+
+
+def stays(seed: int, n: int, shift: float = 0.0, **more: npt.NDArray[np.generic]) -> Secrets:
+    """n stays of 6 hours and 4 features, half of them members by coins; one feature of members is `shift` higher."""
+    rng = np.random.default_rng(seed)
+    coins = rng.integers(0, 2, n).astype(np.uint8)
+    values = rng.standard_normal((n, 6, 4)).astype(np.float32)
+    values[:, :, 2] += np.float32(shift) * coins[:, None]
+    return Secrets({MEMBER: coins, "inputs/A": values, **more})
+
+
+def read(secrets: Secrets, seed: int = 0, blind: Blind = blind_scores) -> tuple[Scores, Coins]:
+    """What is made of every record, and the coins."""
+    rows, coins = secrets.memberships()
+    found = blind(secrets, rows, coins, rows, np.random.default_rng(seed))
+    assert found is not None
+    return found, coins
+
+
+def judged(blind: Scores | None, coins: Coins) -> Judged:
+    """Findings of an attack that guesses by lot, beside what the records alone say."""
+    scores = np.random.default_rng(0).random(len(coins)).astype(np.float32)
+    asked = Membership(
+        {CARD.name: Exposed(CARD, curious_outsider(), scores)}, {}, np.arange(len(coins)), coins, blind, len(coins), 0
+    )
+    return assemble_members(Header("any", 0, "none", None), asked)
+
+
+def test_fair_coins_raise_no_flag_and_stay_near_chance() -> None:
+    """12 cohorts of 400 stays. The control errs once in 1,000: two flags are seen one time in 15,000. The mean AUC is
+    within 4 of Mann and Whitney's standard errors of 1/2.
+    """
+    flags, values = 0, []
+    for seed in range(12):
+        found, coins = read(stays(seed, 400), seed)
+        flags += judged(found, coins).flags == ("SHIFT",)
+        values.append(auc(found, coins).value)
+    most = int(stats.binom.isf(1e-3, 12, 1 - CONTROL_LEVEL))
+    assert flags <= most == 1
+    assert abs(np.mean(values) - 0.5) < 4 / np.sqrt(3 * 400 * 12)
+
+
+def test_other_records_are_told_apart_and_flagged() -> None:
+    found, coins = read(stays(1, 800, shift=1.0))
+    assert auc(found, coins).value > 0.8
+    told = judged(found, coins)
+    assert told.flags == ("SHIFT",)
+    (finding,) = (item for item in told.findings if item.metric == "auc")
+    control = finding.controls["negative"]
+    assert control is not None
+    assert not control["passed"]
+    assert finding.baseline == control["value"] == auc(found, coins).value
+    assert np.array_equal(told.scores[f"blind/{MEMBER}"], found)
+
+
+def test_what_a_fair_control_says_is_in_the_record() -> None:
+    found, coins = read(stays(2, 400))
+    told = judged(found, coins)
+    assert told.flags == ()
+    wide = auc(found, coins, CONTROL_LEVEL)
+    for finding in told.findings:
+        assert finding.controls["negative"] == {
+            "value": wide.value, "low": wide.low, "high": wide.high, "n": 400, "passed": True
+        }  # fmt: skip
+
+
+def test_without_features_nothing_is_said() -> None:
+    rng = np.random.default_rng(3)
+    coins = rng.integers(0, 2, 200).astype(np.uint8)
+    for secrets in (
+        Secrets({MEMBER: coins}),
+        Secrets({MEMBER: coins, "labels/ill": rng.integers(0, 2, 200)}),
+        Secrets({MEMBER: coins, "inputs/A": rng.integers(0, 9, (200, 5))}),
+    ):
+        rows, tossed = secrets.memberships()
+        assert blind_scores(secrets, rows, tossed, rows, rng) is None
+    told = judged(None, coins)
+    assert told.flags == ()
+    assert f"blind/{MEMBER}" not in told.scores
+    assert all(item.baseline is None and item.controls["negative"] is None for item in told.findings)
+
+
+def test_only_the_scored_are_scored_in_their_order() -> None:
+    """Records of a coin, some of them told to the attacks; others, without a coin, stand between them."""
+    marked = (np.arange(600) % 3 > 0).astype(np.uint8)
+    secrets = stays(4, 600, shift=1.0, **{f"canary/{MEMBER}": marked})
+    rows, coins = secrets.memberships()
+    assert len(rows) == 400
+    every = blind_scores(secrets, rows, coins, rows, np.random.default_rng(0))
+    some = blind_scores(secrets, rows, coins, rows[5::7], np.random.default_rng(0))
+    assert every is not None
+    assert some is not None
+    assert np.array_equal(some, every[5::7])
+    assert auc(every, coins).value > 0.75
+
+
+def test_one_seed_one_answer() -> None:
+    first, again, other = (read(stays(5, 300), seed)[0] for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("shape", [(300, 4), (300, 6, 4)], ids=["a table", "series"])
+def test_tables_and_series_are_read(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(6)
+    coins = rng.integers(0, 2, 300).astype(np.uint8)
+    values = rng.standard_normal(shape).astype(np.float32)
+    values[..., 1] += 2 * coins.reshape(-1, *[1] * (len(shape) - 2))
+    found, _ = read(Secrets({MEMBER: coins, "inputs/A": values}))
+    assert auc(found, coins).value > 0.85
+
+
+@pytest.mark.parametrize(
+    "at", [np.s_[:, 0], np.s_[:, -1], np.s_[::2]], ids=["the first hour", "the last hour", "the spread"]
+)
+def test_a_shift_of_part_of_a_series_is_seen(at: tuple[slice, int]) -> None:
+    rng = np.random.default_rng(7)
+    coins = rng.integers(0, 2, 400).astype(np.uint8)
+    values = 0.5 * rng.standard_normal((400, 40, 2)).astype(np.float32)
+    if isinstance(at, slice):  # members swing about the same mean
+        values[coins == 1] *= 2
+    else:
+        values[(*at, 0)] += 2 * coins
+    found, _ = read(Secrets({MEMBER: coins, "inputs/A": values}))
+    assert auc(found, coins).value > 0.9
+
+
+# Folds
+
+
+def test_a_label_that_is_the_coin_is_read() -> None:
+    """Labels that no coin has set are features, as they are."""
+    plain = stays(8, 400)
+    telling = Secrets({**plain.arrays, "labels/ill": plain.array(MEMBER).astype(np.int64)})
+    found, coins = read(telling)
+    assert auc(found, coins).value == 1.0
+    noise = Secrets({**plain.arrays, "labels/ill": np.random.default_rng(88).integers(0, 2, 400)})
+    assert judged(*read(noise)).flags == ()
+
+
+def test_labels_that_a_coin_has_set_are_no_features() -> None:
+    """Those of the tasks that it moves neither: they would be noise, and noise costs what a shift is seen by."""
+    rng = np.random.default_rng(11)
+    plain, tossed = stays(11, 60), rng.integers(0, 2, 60)
+    labels = {"labels/joint": tossed, "labels/a": tossed[:, None], "labels/ill": rng.integers(0, 3, 60)}
+    secrets = Secrets({**plain.arrays, **labels, "canary/joint": np.ones(60, np.uint8)}, {"joint": ["a"]})
+    assert secrets.natural_labels == ("labels/ill",)
+
+
+def in_sample(
+    secrets: Secrets, candidates: npt.NDArray[np.int64], coins: Coins, scored: npt.NDArray[np.int64], rng: object
+) -> Scores:
+    """A broken blind: one classifier that is trained on what it scores."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    features = secrets.array("inputs/A")[candidates].reshape(len(candidates), -1)
+    model = HistGradientBoostingClassifier(max_iter=60, random_state=0, early_stopping=False).fit(features, coins)
+    return np.asarray(model.decision_function(features)[np.searchsorted(candidates, scored)], np.float32)
+
+
+def moved_by_its_own_coin(blind: Blind, seed: int) -> int:
+    """How many of 4 records are scored differently when their own coin is turned, and nothing else."""
+    secrets = stays(seed, 240)
+    rows, coins = secrets.memberships()
+    plain, _ = read(secrets, 0, blind)
+    moved = 0
+    for row in range(0, 240, 60):
+        turned = coins.copy()
+        turned[row] = 1 - turned[row]
+        found = blind(secrets, rows, turned, rows, np.random.default_rng(0))
+        moved += found[row] != plain[row]
+    return moved
+
+
+def test_no_record_is_scored_by_a_model_that_saw_its_coin() -> None:
+    """Exact: the folds are drawn without a look at the coins, so a record's own can reach no model that scores it."""
+    assert moved_by_its_own_coin(blind_scores, 9) == 0
+    assert moved_by_its_own_coin(in_sample, 9) == 4
+
+
+def test_a_blind_that_is_trained_on_what_it_scores_cries_wolf() -> None:
+    """What the folds are for: on fair coins it tells nearly every member, and every audit would be flagged."""
+    found, coins = read(stays(10, 400), 0, in_sample)
+    assert auc(found, coins).value > 0.9
+    assert judged(found, coins).flags == ("SHIFT",)
