@@ -51,6 +51,7 @@ def contradictions(audit: Audit, scores: Scores, registry: Registry) -> Iterator
     yield from claims(parts)
     yield from epsilons(parts)
     yield from _moves(parts, scores)
+    yield from _utility(audit)
     yield from _texts(parts)
 
 
@@ -217,6 +218,15 @@ def _rho(rho: Mapping[str, Any], scored: int) -> Iterator[str]:
     low, middle, high = (rho["quantiles"].get(key, math.nan) for key in ("5%", "50%", "95%"))
     if not low <= middle <= high or len(rho["quantiles"]) != 3:
         yield "moves/rho/quantiles: they are 5%, 50% and 95%, in rising order"
+
+
+def _utility(audit: Audit) -> Iterator[str]:
+    """A gain is on the baseline's own records, so that the three numbers of a task fix each other."""
+    for item in audit.utility:
+        again = item["value"] - item["gain"]
+        if not same(float(item["baseline"]), again):
+            where = f"utility: {item['task']}, {item['metric']}"
+            yield f"{where}: baseline is {item['baseline']!r}, and value less gain {again!r}"
 
 
 def _texts(parts: Parts) -> Iterator[str]:

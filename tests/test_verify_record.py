@@ -267,6 +267,13 @@ FORGERIES: list[tuple[tuple[str, ...], Edit, str]] = [
     (ALL, set_at("secret", "moved", value=lambda moved: moved[:1]), "epsilons: site"),
     (ALL, set_at("secret", "canaries", value=lambda count: count + 1), "secret/"),
     (("prism", "gaussian"), set_at("secret", "records", value=10**6), "secret/records"),
+    (("prism",), set_at("utility", 0, "value", value=0.99), "utility: ihm, AUC: baseline is"),
+    (
+        ("prism",),
+        set_at("utility", 1, "gain", value=lambda gain: gain + 1e-4),
+        "utility: decompensation, AUC: baseline",
+    ),
+    (("prism",), set_at("utility", 2, "baseline", value=0.5), "baseline is 0.5, and value less gain"),
     (ONE, set_at("flags", 0, "means", value="nothing to see here"), "is explained in other words"),
     (ONE, set_at("threats", 0, "description", value="a toothless adversary"), "is described in other words"),
     (ONE, set_at("threats", 0, "knowledge", value=[]), "described in other words"),
