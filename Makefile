@@ -34,8 +34,10 @@ smollm2: $(VENV)/.installed
 REPORT := reports/prism-first-audit
 SWEEP := reports/prism-noise-sweep
 LLAMA := reports/split-llama
+MEMBERS := reports/membership-inversion
 SURVEYS ?= ../shared/data
-reports: $(REPORT)/nominal/audit.json $(REPORT)/site/audit.json $(SWEEP)/sweep.json $(LLAMA)/README.md
+reports: $(REPORT)/nominal/audit.json $(REPORT)/site/audit.json $(SWEEP)/sweep.json $(LLAMA)/README.md \
+         $(MEMBERS)/README.md
 
 $(REPORT)/nominal/audit.json: | $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps 0.5 --out $(@D) --exit-zero
@@ -46,6 +48,12 @@ $(REPORT)/site/audit.json: | $(VENV)/.installed
 $(SWEEP)/sweep.json: | $(VENV)/.installed
 	rm -rf $(@D)
 	$(BIN)/privbench sweep --target prism --noise-multiplier 1,2,4,6.25,16,64 --attacks label --out $(@D) --exit-zero
+
+$(MEMBERS)/sweep/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench sweep --target prism --eps 0.5,2,8,inf --seeds 3 --attacks membership,inversion --out $(@D) --exit-zero
+
+$(MEMBERS)/README.md: $(MEMBERS)/sweep/sweep.json $(MEMBERS)/page.py
+	$(BIN)/python $(MEMBERS)/page.py
 
 # The public surveys are not shipped; SURVEYS is the folder that holds them. A killed sweep goes on where it stopped.
 $(LLAMA)/learning/sweep.json: | $(VENV)/.installed-test

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from privbench.measure import ORACLE, Attacked
 from privbench.mechanism import Claim
 from privbench.noise import LIMIT
@@ -46,12 +49,14 @@ def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
 
 
 def _coins_are_unfair(attacked: Attacked) -> bool:
+    """Whether the coins that were guessed are `unfair`."""
+    return any(unfair(outcome.all.coins) for outcome in attacked.outcomes.values())
+
+
+def unfair(coins: npt.NDArray[np.uint8]) -> bool:
     """Whether fair coins would be so lopsided once in a million: then chance is not 1/2, and no test here holds."""
-    for outcome in attacked.outcomes.values():
-        ones, n = int(outcome.all.coins.sum()), len(outcome.all.coins)
-        if 2 * binomial.p_value(max(ones, n - ones), n, 0.5) < RARE / 10:
-            return True
-    return False
+    ones, n = int(coins.sum()), len(coins)
+    return 2 * binomial.p_value(max(ones, n - ones), n, 0.5) < RARE / 10
 
 
 def _clips_the_sum(attacked: Attacked) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import Scores
+from privbench.diagnose import unfair
 from privbench.findings import NOTHING, Header, Judged, refused
 from privbench.membership import Exposed, Membership
 from privbench.record import Finding
@@ -61,8 +62,9 @@ def assemble_members(header: Header, membership: Membership) -> Judged:
     for name, (card, threat, why) in membership.refused.items():
         blank = _blank(header, name, Exposed(card, threat, np.empty(0)), METRICS[0])
         findings.append(refused(blank, why))
-    shifted = control is not None and not control.passed
-    return Judged(tuple(findings), tuple(item.id for item in findings), ("SHIFT",) if shifted else (), {}, scores)
+    flags = ["COINS_NOT_FAIR"] if unfair(membership.coins) else []
+    flags += ["SHIFT"] if control is not None and not control.passed else []
+    return Judged(tuple(findings), tuple(item.id for item in findings), tuple(flags), {}, scores)
 
 
 def _measure(name: str, outcome: Exposed, membership: Membership, control: Control | None) -> Iterator[_Measured]:
@@ -80,9 +82,11 @@ def _measure(name: str, outcome: Exposed, membership: Membership, control: Contr
 
 def one_run_guesses(scores: Scores, coins: npt.NDArray[np.uint8]) -> Guesses:
     """The records that look most and least like members, guessed in and out."""
-    each = len(coins) // (2 * GUESSED)
-    # Stored order must not decide ties: a fixed shuffle does.
-    return top_guesses(scores, coins, np.random.default_rng(0), guess_in=each, guess_out=each)
+    each, rng = len(coins) // (2 * GUESSED), np.random.default_rng(0)
+    # Ties are broken by record, before any coin is looked at.
+    ranks = np.empty(len(coins))
+    ranks[np.lexsort((rng.random(len(coins)), scores))] = np.arange(len(coins))
+    return top_guesses(ranks, coins, rng, guess_in=each, guess_out=each)
 
 
 def _blind(scores: Scores, coins: npt.NDArray[np.uint8]) -> Control:

@@ -76,16 +76,17 @@ def population(arrays: Mapping[str, Blocks]) -> npt.NDArray[np.int64]:
 
 def scaled_logits(losses: Floats) -> Floats:
     """phi = log p / (1 - p) with p = exp(-loss): near normal where p piles up at 1 (Carlini et al. 2022)."""
-    return -np.log(np.expm1(losses))
+    return -(losses + np.log(-np.expm1(-losses)))
 
 
 def _task_loss(task: str, logits: Floats, labels: npt.NDArray[np.int64]) -> Floats:
     """[..., N] from logits [..., N, K]."""
-    known = labels.shape == logits.shape[-2:] or labels.shape == logits.shape[-2:-1]
-    if not known or labels.min() < 0 or labels.max() >= max(logits.shape[-1], 2):
+    classes = logits.shape[-1] if labels.ndim == 1 else 2
+    known = labels.shape in (logits.shape[-2:], logits.shape[-2:-1]) and classes > 1
+    if not known or labels.min() < 0 or labels.max() >= classes:
         raise InputError(
             f"'outputs/{task}/labels' is {list(labels.shape)} with values {labels.min()} to {labels.max()}; logits of "
-            f"{list(logits.shape[-2:])} need one class per record, or 0 and 1 for each of their columns."
+            f"{list(logits.shape[-2:])} need one of two or more classes per record, or 0 and 1 for each column."
         )
     if labels.ndim == 1:
         every = np.broadcast_to(labels, logits.shape[:-1])

@@ -23,6 +23,9 @@ from privbench.seeds import stream
 from privbench.target import Progress, TargetRun
 from privbench.threat import ThreatModel
 
+_LEAST = 20
+"""Members, and others, below which nothing can be told about them."""
+
 
 class MembershipAttack(AttackBase):
     """Base of all attacks that score how likely a record was trained on. Authors write `run` and a card."""
@@ -38,9 +41,10 @@ class MembershipAttack(AttackBase):
             raise ValueError(
                 f"attack {self.card.name} returned scores {scores.shape}, expected [{len(view.candidates)}]."
             )
-        if not np.isfinite(scores).all():
-            raise ValueError(f"attack {self.card.name} returned scores that are not finite.")
-        kept: Scores = scores.astype(np.float32)
+        with np.errstate(over="ignore"):
+            kept: Scores = scores.astype(np.float32)
+        if not np.isfinite(kept).all():
+            raise ValueError(f"attack {self.card.name} returned scores that are not finite in 32 bits.")
         kept.flags.writeable = False
         return kept
 
@@ -85,6 +89,12 @@ def ask_all(
 ) -> Membership:
     """Every membership attack under the weakest threat model that suffices for it."""
     candidates, coins = run.secrets.memberships()
+    members = int(coins.sum())
+    if min(members, len(coins) - members) < _LEAST:
+        raise InputError(
+            f"membership: {members} of {len(coins)} candidates were trained on; at least {_LEAST} must have been, and "
+            f"{_LEAST} not. Use more records."
+        )
     hints, scored, tossed = split_coins(candidates, coins, stream(seed, "membership calibration"))
 
     def tried(name: str, attack: MembershipAttack, threat: ThreatModel) -> Exposed | NotApplicable:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.cache import cache_folder
-from privbench.manifest import code_version
+from privbench.manifest import cell_hash
+from privbench.options import AuditOptions
 from privbench.recording import MEMBER, Transcript
+from privbench.registry import Registry
 from privbench.target import REFERENCE, Role, TargetRun
 
 
@@ -46,8 +49,9 @@ def merged(runs: Mapping[Role, TargetRun]) -> dict[Role, TargetRun]:
     return kept
 
 
-def cached_at(target: str, resolved: Mapping[str, Any], role: Role, seed: int, files: str) -> Path:
-    """Where a reference run is kept: a folder named by all that changes it, the code among it."""
-    key = [target, dict(resolved), role, seed, files, code_version()]
+def cached_at(options: AuditOptions, resolved: Mapping[str, Any], role: Role, files: str, registry: Registry) -> Path:
+    """Where a reference run is kept: a folder named by all that changes it, code, plugins and libraries among it."""
+    libraries = {name: metadata.version(name) for name in ("numpy", "torch")}
+    key = [cell_hash(options, resolved, (), files, registry), role, libraries]
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
     return cache_folder() / "references" / name

@@ -160,7 +160,7 @@ def _jobs(prepared: Prepared, registry: Registry) -> dict[Role, Job]:
         reference = role.startswith(REFERENCE)
         if asked or not (reference or role == "members"):
             files = target.fingerprint(prepared.config)
-            kept = cached_at(options.target, prepared.resolved, role, options.seed, files) if reference else None
+            kept = cached_at(options, prepared.resolved, role, files, registry) if reference else None
             jobs[role] = Job(role, target, config, options.seed, kept)
     return jobs
 

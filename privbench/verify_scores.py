@@ -156,8 +156,8 @@ def _contradictory_estimates(estimates: Mapping[str, Any], scores: Scores) -> It
 def _contradictory_members(members: Mapping[str, Any], scores: Scores) -> Iterator[str]:
     """Every record once, and as many as were not told to the attacks."""
     index, count = scores[f"index/{MEMBER}"], members["candidates"]
-    if len(np.unique(index)) < len(index):
-        yield f"index/{MEMBER}: a record is scored twice"
+    if len(np.unique(index)) < len(index) or index.min(initial=0) < 0:
+        yield f"index/{MEMBER}: a record is scored twice, or has no number"
     if members["scored"] != count - count // CALIBRATION_SHARE:
         yield f"members/scored: {members['scored']}, and an eighth of {count} candidates is told to the attacks"
 

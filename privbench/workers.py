@@ -6,6 +6,7 @@ pickled arrays.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -66,9 +67,12 @@ def _kept(job: Job) -> TargetRun | None:
     if job.kept is None or not (job.kept / RUN_FILE).is_file():
         return None
     try:
-        return load_run(job.kept)
-    except (InputError, ValueError):  # cut short by a full disk: it is made anew, and replaced
+        run = load_run(job.kept)
+        os.utime(job.kept)
+    except (InputError, ValueError, KeyError, TypeError, OSError):  # cut short by a full disk: it is made anew
+        shutil.rmtree(job.kept, ignore_errors=True)
         return None
+    return run
 
 
 def _keep(run: TargetRun, job: Job) -> None:
@@ -80,8 +84,7 @@ def _keep(run: TargetRun, job: Job) -> None:
         aside = Path(tempfile.mkdtemp(prefix=".partial-", dir=job.kept.parent))  # mode 0700
         try:
             save_run(run, aside)
-            shutil.rmtree(job.kept, ignore_errors=True)
-            aside.rename(job.kept)
+            _move(aside, job.kept)
             _forget_old(job.kept.parent)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
@@ -92,11 +95,21 @@ def _keep(run: TargetRun, job: Job) -> None:
         ) from error
 
 
+def _move(aside: Path, kept: Path) -> None:
+    """Into place, unless another audit has put the same run there meanwhile."""
+    try:
+        aside.rename(kept)
+    except OSError:
+        if not (kept / RUN_FILE).is_file():
+            raise
+
+
 def _forget_old(cache: Path) -> None:
     """A changed line of code names every run anew: what nobody has made for a month goes."""
     for run in cache.iterdir():
-        if time.time() - run.stat().st_mtime > _KEPT_SECONDS:
-            shutil.rmtree(run, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # another audit was quicker
+            if time.time() - run.lstat().st_mtime > _KEPT_SECONDS:
+                shutil.rmtree(run, ignore_errors=True)
 
 
 def _in_this_process(job: Job, progress: Progress, folder: Path) -> TargetRun:

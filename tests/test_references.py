@@ -187,12 +187,14 @@ def test_a_reference_of_another_cohort_is_refused() -> None:
 
 def key(**changes: Any) -> Path:
     given: dict[str, Any] = {
-        "target": "enrolled",
+        "options": AuditOptions("enrolled", seed=changes.pop("seed", 0)),
         "resolved": {"eps": 1.0, "data": "a", "training": {"train": 10}},
         "role": f"{REFERENCE}1",
-        "seed": 0,
         "files": "f00d",
+        "registry": default_registry(),
     }
+    if "target" in changes:
+        given["options"] = AuditOptions(changes.pop("target"))
     return cached_at(**{**given, **changes})
 
 
@@ -220,7 +222,7 @@ def test_what_changes_a_run_changes_its_name(change: dict[str, Any]) -> None:
 
 def test_a_changed_line_of_code_changes_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key()
-    monkeypatch.setattr("privbench.references.code_version", lambda: "0.1+changed")
+    monkeypatch.setattr("privbench.manifest.code_version", lambda: "0.1+changed")
     assert key() != before
 
 

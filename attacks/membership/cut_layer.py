@@ -10,13 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from privbench.attack import AttackCard, Scores, View
-from privbench.attacks.membership.trajectory import told_apart
+from privbench.attacks.membership.trajectory import one_sided, told_apart
 from privbench.membership import MembershipAttack
 from privbench.threat import Channel, Knowledge
 
 
 def _recorded(view: View, kind: str) -> tuple[str, ...]:
-    return tuple(sorted(name for name in view.arrays if name.startswith(kind) and name.count("/") == kind.count("/")))
+    """Names of what is recorded of every site, one number or one vector per record."""
+    found = [name for name in view.arrays if name.startswith(kind) and name.count("/") == kind.count("/")]
+    return tuple(sorted(name for name in found if view.arrays[name].ndim <= 3))
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class GradientNorm(MembershipAttack):
     )
 
     def lacks(self, view: View) -> str | None:
-        return None if _recorded(view, "checkpoints/gradients/") else "needs cut gradients at checkpoints"
+        return one_sided(view) if _recorded(view, "checkpoints/gradients/") else "needs cut gradients at checkpoints"
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
         norms = [np.asarray(view.arrays[name]) for name in _recorded(view, "checkpoints/gradients/")]
@@ -82,7 +84,7 @@ class Embedding(MembershipAttack):
     )
 
     def lacks(self, view: View) -> str | None:
-        return None if _recorded(view, "activations/") else "needs cut activations of the asked records"
+        return one_sided(view) if _recorded(view, "activations/") else "needs cut activations of the asked records"
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
         z = np.concatenate([np.asarray(view.arrays[name][-1]) for name in _recorded(view, "activations/")], axis=1)

@@ -26,9 +26,18 @@ class Trajectory(OneRun):
         cost="O(T N)",
     )
 
+    def lacks(self, view: View) -> str | None:
+        return super().lacks(view) or one_sided(view)
+
     def run(self, view: View, rng: np.random.Generator) -> Scores:
         losses = np.vstack([record_losses(view.arrays, "checkpoints/outputs"), record_losses(view.arrays)])
         return told_apart(np.log(losses).T, view)
+
+
+def one_sided(view: View) -> str | None:
+    """Why nothing can be learned from the records that it was told of, or None."""
+    known = set(view.hints.secrets.tolist())
+    return None if known == {0, 1} else "needs to know of some members and of some others"
 
 
 def told_apart(features: Scores, view: View) -> Scores:

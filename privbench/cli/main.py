@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import typer
 
 import privbench
-from privbench.cli.allocator import keep_freed_memory
 from privbench.cli.data import Debug, data_app
 from privbench.cli.ending import INTERRUPTED, explain
 
@@ -288,7 +287,6 @@ def run() -> None:
     # brings as soon as another process is busy. Before numpy is imported; who sets them keeps what was set.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    keep_freed_memory()
     # A cancelled CI job gets SIGTERM: end as after Ctrl-C, with workers and temporary files gone.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
