@@ -86,7 +86,7 @@ def _task_loss(task: str, logits: Floats, labels: npt.NDArray[np.int64]) -> Floa
     if not known or labels.min() < 0 or labels.max() >= classes:
         raise InputError(
             f"'outputs/{task}/labels' is {list(labels.shape)} with values {labels.min()} to {labels.max()}; logits of "
-            f"{list(logits.shape[-2:])} need one of two or more classes per record, or 0 and 1 for each column."
+            f"{list(logits.shape[-2:])} need one class per record, or 0 and 1 for each of their columns."
         )
     if labels.ndim == 1:
         every = np.broadcast_to(labels, logits.shape[:-1])

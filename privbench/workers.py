@@ -64,12 +64,13 @@ def run_all(jobs: Mapping[Role, Job], parallel: int, progress: Progress, folder:
 
 
 def _kept(job: Job) -> TargetRun | None:
-    if job.kept is None or not (job.kept / RUN_FILE).is_file():
+    """The run in its folder; what was cut short there, by a full disk, goes."""
+    if job.kept is None:
         return None
     try:
         run = load_run(job.kept)
         os.utime(job.kept)
-    except (InputError, ValueError, KeyError, TypeError, OSError):  # cut short by a full disk: it is made anew
+    except (InputError, ValueError, KeyError, TypeError, OSError):
         shutil.rmtree(job.kept, ignore_errors=True)
         return None
     return run
