@@ -11,6 +11,7 @@ from privbench.conformance.attacks import ATTACK_CHECKS, check_attack
 from privbench.conformance.base import Check, ConformanceError, Result, require
 from privbench.conformance.bounds import BOUND_CHECKS, check_bound
 from privbench.conformance.defenses import DEFENSE_CHECKS, check_defense
+from privbench.conformance.estimations import ESTIMATION_CHECKS, check_estimation
 from privbench.conformance.inversions import INVERSION_CHECKS, check_inversion
 from privbench.conformance.members import MEMBERSHIP_CHECKS, check_membership
 from privbench.conformance.targets import TARGET_CHECKS, TargetSubject, check_target
@@ -19,6 +20,7 @@ __all__ = [
     "ATTACK_CHECKS",
     "BOUND_CHECKS",
     "DEFENSE_CHECKS",
+    "ESTIMATION_CHECKS",
     "INVERSION_CHECKS",
     "MEMBERSHIP_CHECKS",
     "TARGET_CHECKS",
@@ -29,6 +31,7 @@ __all__ = [
     "check_attack",
     "check_bound",
     "check_defense",
+    "check_estimation",
     "check_inversion",
     "check_membership",
     "check_target",
