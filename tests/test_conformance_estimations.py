@@ -128,7 +128,7 @@ def test_an_estimation_that_needs_more_than_the_stand_shows_fails() -> None:
 @pytest.mark.parametrize("noise", [0.2, 1.0])
 def test_the_stand_tells_what_it_says(noise: float) -> None:
     """Least squares on A known records of d normal columns misses the best estimate's error by the factor below, in
-    expectation; over 100 stands each input's R2 is within 4 standard errors (one false alarm in 2,600 runs of three).
+    expectation; over 100 stands each R2 of three is within 4 standard errors (one false alarm in 5,000 runs).
     """
     found = []
     for seed in range(100):
