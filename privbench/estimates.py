@@ -97,14 +97,15 @@ def with_means(inputs: Floats, observed: Mask) -> Floats:
 def ridge(known: Floats, inputs: Floats, observed: Mask, asked: Floats) -> Floats:
     """Ridge regression of inputs [A, H, F] on features [A, d], for asked [m, d]: [m, H, F].
 
-    The penalty is chosen by leave-one-out error on the known records; what was not measured is set to its mean.
+    The penalty is chosen by leave-one-out error on the known records, for each hour of each feature its own, so that no
+    feature's unit decides for another; what was not measured is set to its mean.
     """
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     filled = with_means(inputs, observed)
-    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 5, 17)))
+    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 5, 17), alpha_per_target=True))
     model.fit(known, filled.reshape(len(filled), -1))
     found: Floats = model.predict(asked).reshape(len(asked), *inputs.shape[1:])
     return found

@@ -90,6 +90,8 @@ def estimate_all(
         estimate = attack(view, stream(seed, name))
         if isinstance(estimate, NotApplicable):
             return estimate
+        if not len(truth.scored):
+            return NotApplicable(f"no input of {victim} varies among the records to be estimated")
         found[name] = estimate
         return Estimated(attack.card, threat, truth.fit(estimate), truth.fit(shuffled(estimate, order)))
 
@@ -102,7 +104,7 @@ def estimate_all(
         scored,
         known=len(known),
         hours=truth.values.shape[1],
-        features=tuple(run.transcript.metadata.get("features", {}).get(victim, ())),
+        features=_named(run.transcript.metadata.get("features", {}).get(victim, ()), truth),
         others=_others(run.secrets, victim, known, scored, truth),
         mechanism=input_mechanism(run.mechanisms, victim),
         examples=_examples(truth, found[best]) if invented and best is not None else (),
@@ -120,11 +122,20 @@ def _measured(secrets: Secrets, victim: str, rows: Index) -> Measured:
 def _others(secrets: Secrets, victim: str, known: Index, rows: Index, truth: Measured) -> Fit | None:
     """Baseline: the labels and the other parties' inputs of the same records tell something of the victim's too."""
     columns = summaries(secrets, np.concatenate([known, rows]), but=victim)
-    if columns is None or len(known) < columns.shape[1]:
+    if columns is None or len(known) < columns.shape[1] or not len(truth.scored):
         return None
     told = _measured(secrets, victim, known)
     return truth.fit(ridge(columns[: len(known)], told.values, told.observed, columns[len(known) :]))
 
 
+def _named(features: Sequence[Mapping[str, str]], truth: Measured) -> tuple[Mapping[str, str], ...]:
+    """Names and units of the features that are scored; none where the recording names others than it holds."""
+    return tuple(features[k] for k in truth.scored) if len(features) == truth.values.shape[2] else ()
+
+
 def _examples(truth: Measured, estimate: Floats) -> tuple[Example, ...]:
-    return tuple(Example(truth.values[i], truth.observed[i], estimate[i]) for i in range(min(SHOWN, len(estimate))))
+    use = truth.scored
+    return tuple(
+        Example(truth.values[i][:, use], truth.observed[i][:, use], estimate[i][:, use])
+        for i in range(min(SHOWN, len(estimate)))
+    )

@@ -86,7 +86,7 @@ def _blank(header: Header, attack: str, card: AttackCard, threat: ThreatModel, s
 
 
 def _filled(finding: Finding, found: _Value, estimates: Estimates) -> Finding:
-    features = len(estimates.features) or None
+    features = len(next(iter(estimates.outcomes.values())).fit.r2)
     return replace(
         finding,
         value=found.value,

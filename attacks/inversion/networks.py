@@ -29,7 +29,8 @@ def decode(known: Known, shape: str, width: int, epochs: int, rng: np.random.Gen
     sent, asked = (_tensor((part - low) / high) for part in (known.sent, known.asked))
     inputs, seen = _tensor((known.inputs - mean) / spread), _tensor(known.observed)
     with one_torch_thread():
-        model = _seeded(_SHAPES[shape](sent.shape[1], width, *inputs.shape[1:]), rng)
+        with torch.random.fork_rng(devices=[]):  # layers draw from the global generator before they are seeded
+            model = _seeded(_SHAPES[shape](sent.shape[1], width, *inputs.shape[1:]), rng)
         _train(model, (sent, inputs, seen), epochs, rng)
         with torch.inference_mode():
             found: Floats = model(asked).numpy().astype(np.float64) * spread + mean

@@ -52,21 +52,21 @@ def note(audit: Audit) -> str | None:
 def rows(audit: Audit) -> tuple[tuple[str, ...], ...]:
     """R2 of each feature by attack: a head, then a row per feature; empty where nothing was estimated."""
     said = audit.estimates
-    if said is None or not said["r2"]:
+    attacks = () if said is None else tuple(said["r2"])
+    if said is None or not attacks or len(said["features"]) != len(said["r2"][attacks[0]]):
         return ()
-    attacks = tuple(said["r2"])
     head = ("feature", "unit", *(NAMES.get(name, name) for name in attacks))
     body = [
         (item["name"], item["unit"], *(f"{said['r2'][name][k]:.2f}" for name in attacks))
         for k, item in enumerate(said["features"])
     ]
-    return (head, *body) if len(said["features"]) == len(said["r2"][attacks[0]]) else ()
+    return (head, *body)
 
 
 def figure(audit: Audit) -> str | None:
     """Invented persons, one column each, a row per feature: dots what was measured, a line what was estimated. SVG."""
     said = audit.estimates
-    if said is None or not said["examples"] or said["hours"] < 2:
+    if said is None or not said["examples"] or not said["features"] or said["hours"] < 2:
         return None
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -81,7 +81,8 @@ def figure(audit: Audit) -> str | None:
                 hours = range(1, said["hours"] + 1)
                 axes.plot(hours, person["estimated"][row], color=_ESTIMATED, linewidth=1.6)
                 seen = [(h, v) for h, v in zip(hours, person["measured"][row], strict=True) if v is not None]
-                axes.plot(*zip(*seen, strict=True), ".", color=_TRUE, markersize=3.2) if seen else None
+                if seen:
+                    axes.plot(*zip(*seen, strict=True), ".", color=_TRUE, markersize=3.2)
                 axes.spines[["top", "right"]].set_visible(False)
                 axes.tick_params(labelsize=7, colors=_INK)
                 if row == 0:
