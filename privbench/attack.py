@@ -186,8 +186,7 @@ class Attack(AttackBase):
         refused = self.refusal(view)
         if refused is not None:
             return refused
-        if np.intersect1d(view.candidates, view.hints.index).size:
-            raise InputError("hints and scored records overlap; an attack may not be scored on what it was told.")
+        require_untold(view)
         guess = self.run(view, rng)
         return Guess(
             _settled(guess.single, view, rng, self.card.name), _settled(guess.accumulated, view, rng, self.card.name)
@@ -217,6 +216,12 @@ class Inversion(AttackBase):
     @abstractmethod
     def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
         """Reconstruct every candidate; a position that it cannot read is a wrong guess, never left out."""
+
+
+def require_untold(view: View) -> None:
+    """`InputError` where an attack would be scored on what it was told."""
+    if np.intersect1d(view.candidates, view.hints.index).size:
+        raise InputError("hints and scored records overlap; an attack may not be scored on what it was told.")
 
 
 def suffices(card: AttackCard, threat: ThreatModel) -> bool:

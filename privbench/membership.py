@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privbench.attack import AttackBase, AttackCard, Index, NotApplicable, Scores, View, view_of
+from privbench.attack import AttackBase, AttackCard, Index, NotApplicable, Scores, View, require_untold, view_of
 from privbench.blind import blind_scores
 from privbench.errors import InputError
 from privbench.measure import Refused, split_coins, try_each
@@ -34,8 +34,7 @@ class MembershipAttack(AttackBase):
         refused = self.refusal(view)
         if refused is not None:
             return refused
-        if np.intersect1d(view.candidates, view.hints.index).size:
-            raise InputError("hints and scored records overlap; an attack may not be scored on what it was told.")
+        require_untold(view)
         scores = np.asarray(self.run(view, rng))
         if scores.shape != view.candidates.shape:
             raise ValueError(

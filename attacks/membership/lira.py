@@ -38,12 +38,8 @@ class Lira(MembershipAttack):
     sides: ClassVar[tuple[bool, ...]] = (True, False)
 
     def lacks(self, view: View) -> str | None:
-        if not tasks_of(view.arrays):
-            return NO_ANSWERS
-        made = references(view.arrays)
-        if made is None:
-            return "needs reference models, and none were trained"
-        return _too_few(made, view, self.sides)
+        made = references_for(view)
+        return made if isinstance(made, str) else _too_few(made, view, self.sides)
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
         return lira_online(*_scaled(view))
@@ -68,12 +64,24 @@ class LiraOffline(Lira):
         return lira_offline(*_scaled(view))
 
 
+def references_for(view: View) -> References | str:
+    """What the reference models say of every record, or why nothing can be asked of them."""
+    if not tasks_of(view.arrays):
+        return NO_ANSWERS
+    return references(view.arrays) or "needs reference models, and none were trained"
+
+
+def reference_losses(view: View) -> References:
+    """What the reference models say, of a view that has them."""
+    made = references_for(view)
+    if isinstance(made, str):
+        raise ValueError(f"{made}; `lacks` says so before.")
+    return made
+
+
 def _scaled(view: View) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
     """Scaled logits of the candidates under the target [m] and the references [R, m], and who was trained on whom."""
-    made = references(view.arrays)
-    if made is None:
-        raise ValueError("no reference models; `lacks` says so before.")
-    rows = view.candidates
+    made, rows = reference_losses(view), view.candidates
     return scaled_logits(record_losses(view.arrays)[rows]), scaled_logits(made.losses[:, rows]), made.member[:, rows]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import AttackCard, Scores, View
-from privbench.attacks.membership.loss import NO_ANSWERS
-from privbench.losses import population, record_losses, references, tasks_of
+from privbench.attacks.membership.lira import reference_losses, references_for
+from privbench.losses import population, record_losses
 from privbench.membership import MembershipAttack
 from privbench.stats.membership import Population, rmia_offline, tune_offset
 from privbench.threat import Channel
@@ -36,11 +36,9 @@ class Rmia(MembershipAttack):
     )
 
     def lacks(self, view: View) -> str | None:
-        if not tasks_of(view.arrays):
-            return NO_ANSWERS
-        made = references(view.arrays)
-        if made is None:
-            return "needs reference models, and none were trained"
+        made = references_for(view)
+        if isinstance(made, str):
+            return made
         if not len(population(view.arrays)):
             return "needs records that no model was trained on (outputs/population), and none are marked"
         if made.member[:, view.candidates].all(axis=0).any():
@@ -49,9 +47,7 @@ class Rmia(MembershipAttack):
         return None
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
-        made = references(view.arrays)
-        if made is None:
-            raise ValueError("no reference models; `lacks` says so before.")
+        made = reference_losses(view)
         others, rows = population(view.arrays), view.candidates
         target, models = np.exp(-record_losses(view.arrays)), np.exp(-made.losses)
         asked, member = models[:, rows], made.member[:, rows]
