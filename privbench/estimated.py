@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import Index
-from privbench.estimates import Floats, Mask
+from privbench.estimates import Floats, Mask, mean_of
 
 METRICS = ("r2", "r2-share", "re-identification")
 GOOD = 0.5
@@ -87,14 +87,11 @@ class Measured:
         return hits
 
     def _mean(self) -> Floats:
-        mean: Floats = (self.values * self.observed).sum(axis=(0, 1)) / np.maximum(self.observed.sum(axis=(0, 1)), 1)
-        return mean
+        return mean_of(self.values, self.observed)
 
     def _spread(self) -> Floats:
         """Variance [F] of what was measured."""
-        count = np.maximum(self.observed.sum(axis=(0, 1)), 1)
-        spread: Floats = ((self.values - self._mean()) ** 2 * self.observed).sum(axis=(0, 1)) / count
-        return spread
+        return mean_of((self.values - self._mean()) ** 2, self.observed)
 
 
 def shuffled(estimate: Floats, order: Index) -> Floats:

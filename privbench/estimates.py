@@ -90,8 +90,13 @@ def known_to(view: View) -> Known | NotApplicable:
 
 def with_means(inputs: Floats, observed: Mask) -> Floats:
     """Inputs [A, H, F] with what was not measured set to the feature's mean over hours and records."""
-    count = np.maximum(observed.sum(axis=(0, 1)), 1)
-    return np.where(observed, inputs, (inputs * observed).sum(axis=(0, 1)) / count)
+    return np.where(observed, inputs, mean_of(inputs, observed))
+
+
+def mean_of(values: Floats, observed: Mask) -> Floats:
+    """Mean [F] of what was measured of values [N, H, F]; 0 where nothing was."""
+    mean: Floats = (values * observed).sum(axis=(0, 1)) / np.maximum(observed.sum(axis=(0, 1)), 1)
+    return mean
 
 
 def ridge(known: Floats, inputs: Floats, observed: Mask, asked: Floats) -> Floats:

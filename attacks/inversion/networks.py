@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from privbench.estimates import Floats, Known
+from privbench.estimates import Floats, Known, mean_of
 from privbench.threads import one_torch_thread
 
 _HELD = 5
@@ -98,9 +98,8 @@ def _error(model: nn.Module, pairs: Sequence[Tensor], rows: npt.NDArray[np.int64
 
 def _moments(known: Known) -> tuple[Floats, Floats]:
     """Mean and spread [F] of what was measured."""
-    count = np.maximum(known.observed.sum(axis=(0, 1)), 1)
-    mean: Floats = (known.inputs * known.observed).sum(axis=(0, 1)) / count
-    spread: Floats = np.sqrt(((known.inputs - mean) ** 2 * known.observed).sum(axis=(0, 1)) / count)
+    mean = mean_of(known.inputs, known.observed)
+    spread: Floats = np.sqrt(mean_of((known.inputs - mean) ** 2, known.observed))
     return mean, np.where(spread > 0, spread, 1.0)
 
 
