@@ -20,7 +20,7 @@ from privbench.errors import InputError
 from privbench.mechanism import Mechanism
 from privbench.recording import Oracle, Transcript
 from privbench.tensors import Blocks
-from privbench.threat import Channel, Knowledge, ThreatModel
+from privbench.threat import Behaviour, Channel, Knowledge, ThreatModel
 
 Scores = npt.NDArray[np.floating[Any]]
 Index = npt.NDArray[np.int64]
@@ -38,7 +38,7 @@ class AttackCard:
 
     `confirmatory` names the bounds against which this attack's result counts by default (docs/bounds.md).
     `exact_per_release`: P(right) holds for both coins separately, so pooling a record's releases is an exact
-    binomial test (true of the likelihood ratio at threshold 0 only).
+    binomial test (true of the likelihood ratio at threshold 0 only). behaviour: what its party has to do.
     """
 
     name: str
@@ -50,6 +50,7 @@ class AttackCard:
     cost: str
     confirmatory: tuple[str, ...] = ()
     exact_per_release: bool = False
+    behaviour: Behaviour = Behaviour.CURIOUS
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,8 @@ class AttackBase(ABC):
 
     def refusal(self, view: View) -> NotApplicable | None:
         """Why this attack cannot run on this view, or None."""
+        if not _acts(self.card, view.threat):
+            return NotApplicable(f"needs a party that changes what it sends; a {view.threat.label} does not")
         missing = [channel for channel in self.card.channels if channel not in view.threat.channels]
         if missing:
             return NotApplicable(f"needs the channel {missing[0]}, which {view.threat.label} does not see")
@@ -226,7 +229,13 @@ def require_untold(view: View) -> None:
 
 def suffices(card: AttackCard, threat: ThreatModel) -> bool:
     """Whether this adversary sees and knows all that the attack needs."""
-    return set(card.channels) <= threat.channels and set(card.knowledge) <= threat.knowledge
+    sees = set(card.channels) <= threat.channels and set(card.knowledge) <= threat.knowledge
+    return sees and _acts(card, threat)
+
+
+def _acts(card: AttackCard, threat: ThreatModel) -> bool:
+    """Whether this party does what the attack asks of it: who may act may also look on."""
+    return card.behaviour in (Behaviour.CURIOUS, threat.behaviour)
 
 
 def view_of(
@@ -273,6 +282,10 @@ def _allowed(name: str, threat: ThreatModel) -> bool:
     channel, _, rest = name.partition("/")
     if channel == "public":
         return Knowledge.BASE in threat.knowledge
+    if channel == "model":
+        return Knowledge.MODEL in threat.knowledge
+    if channel == "adversary":
+        return threat.behaviour is Behaviour.MALICIOUS
     if channel == "reference":
         return Channel.OUTPUTS in threat.channels
     if channel not in set(threat.channels):

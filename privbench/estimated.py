@@ -25,11 +25,12 @@ _ROWS_AT_ONCE = 500
 class Fit:
     """One reconstruction, as sums over records: what a record adds would tell of it.
 
-    r2, spread [F]: of each feature, and the standard error of their mean over records; hit: records whose estimate lies
-    nearest to their own inputs. records: how many were scored.
+    r2, spread [F]: of each feature, and its standard deviation in its own unit; error: of the mean R2 over records;
+    hit: records whose estimate lies nearest to their own inputs. records: how many were scored.
     """
 
     r2: Floats
+    spread: Floats
     error: float
     hit: int
     records: int
@@ -37,6 +38,12 @@ class Fit:
     @property
     def mean(self) -> float:
         return float(self.r2.mean())
+
+    @property
+    def off(self) -> Floats:
+        """Root of the mean squared error [F], in the features' units."""
+        found: Floats = self.spread * np.sqrt(np.maximum(1 - self.r2, 0))
+        return found
 
     def interval(self) -> tuple[float, float]:
         """Two-sided 95% of the mean R2, by the records' influence on it."""
@@ -58,6 +65,10 @@ class Measured:
         """The features that vary, by number."""
         return np.flatnonzero(self._spread() > 0)
 
+    def take(self, rows: Index) -> Measured:
+        """These records only."""
+        return Measured(self.values[rows], self.observed[rows])
+
     def fit(self, estimate: Floats) -> Fit:
         """An estimate [m, H, F] of these inputs."""
         use = self.scored
@@ -69,7 +80,7 @@ class Measured:
         influence = ((wrong - (1 - r2) * apart) / total).mean(axis=1)
         m = len(influence)
         error = float(np.sqrt(m / (m - 1) * (influence**2).sum())) if m > 1 else float("inf")
-        return Fit(r2, error, self._nearest_is_own(estimate), m)
+        return Fit(r2, np.sqrt(self._spread()[use]), error, self._nearest_is_own(estimate), m)
 
     def _nearest_is_own(self, estimate: Floats) -> int:
         """Records whose own inputs are nearest to their estimate among all scored, each feature in its own spread."""

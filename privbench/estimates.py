@@ -7,16 +7,21 @@ and what the encoder made of them. Records that it knows are never scored.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import AttackBase, Index, NotApplicable, View
 from privbench.errors import InputError
+from privbench.target import ActiveAdversary
+from privbench.tensors import Blocks
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Values = npt.NDArray[Any]
 
 _LEAST_KNOWN = 20
 """Records with known inputs below which nothing can be learned from them."""
@@ -28,12 +33,18 @@ class Known:
 
     sent [A, d] and inputs [A, H, F], in the features' units, of its own records; observed [A, H, F]: where an input was
     measured; elsewhere it carries no meaning. asked [m, d]: the activations of the records to be estimated.
+    labels [A, L], asked_labels [m, L]: true answers, L = 0 where none are recorded. encoder: the parameters of the
+    victim's (`privbench.encoders`), kept: what the attack's own part in the run kept of it; empty for most adversaries.
     """
 
     sent: Floats
     inputs: Floats
     observed: Mask
     asked: Floats
+    labels: Floats
+    asked_labels: Floats
+    encoder: Mapping[str, Values]
+    kept: Mapping[str, Values]
 
     @property
     def filled(self) -> Floats:
@@ -42,7 +53,12 @@ class Known:
 
 
 class Estimation(AttackBase):
-    """Base of all attacks that estimate inputs of the party `view.secret`. Authors write `run` and a card."""
+    """Base of all attacks that estimate inputs of the party `view.secret`. Authors write `run` and a card.
+
+    most: records that it is asked about, drawn from all; None for every one.
+    """
+
+    most: ClassVar[int | None] = None
 
     def __call__(self, view: View, rng: np.random.Generator) -> Floats | NotApplicable:
         refused = self.refusal(view)
@@ -64,6 +80,20 @@ class Estimation(AttackBase):
         """Estimate the inputs [m, H, F] of every asked record, in the features' units."""
 
 
+class ActiveEstimation(Estimation):
+    """An estimation that takes part in the run: its adversary replaces what its party sends, and keeps what it learned.
+
+    Authors write `adversary` besides; `run` finds in `known.kept` what that kept.
+    """
+
+    @abstractmethod
+    def adversary(self, rng: np.random.Generator) -> ActiveAdversary:
+        """A fresh adversary for one run."""
+
+    def lacks(self, view: View) -> str | None:
+        return None if under(view, "adversary") else "needs a run in which it took part"
+
+
 def known_to(view: View) -> Known | NotApplicable:
     """The adversary's share of a recording, from the last release of the victim's activations.
 
@@ -81,11 +111,39 @@ def known_to(view: View) -> Known | NotApplicable:
     if len(index) < _LEAST_KNOWN:
         return NotApplicable(f"needs {_LEAST_KNOWN} records with known inputs; {len(index)} are recorded")
     sent = np.asarray(view.arrays[names[0]][-1], np.float64)
-    inputs = np.asarray(view.arrays[names[1]], np.float64)
-    mask = view.arrays.get(f"{names[1]}/observed")
+    inputs, observed = told_of(view.arrays, names[1])
+    labels = _labels(view, len(sent))
+    return Known(
+        sent[index],
+        inputs,
+        observed,
+        sent[view.candidates],
+        labels[index],
+        labels[view.candidates],
+        under(view, f"model/{site}"),
+        under(view, "adversary"),
+    )
+
+
+def told_of(arrays: Mapping[str, Blocks], name: str) -> tuple[Floats, Mask]:
+    """The inputs of this name, and where they were measured, [A, H, F]; everywhere, unless NAME/observed says where."""
+    inputs, mask = np.asarray(arrays[name], np.float64), arrays.get(f"{name}/observed")
     observed = np.ones(inputs.shape, np.bool_) if mask is None else np.asarray(mask) == 1
     shape = (len(inputs), -1, inputs.shape[-1])
-    return Known(sent[index], inputs.reshape(shape), observed.reshape(shape), sent[view.candidates])
+    return inputs.reshape(shape), observed.reshape(shape)
+
+
+def under(view: View, prefix: str) -> dict[str, Values]:
+    """Arrays by what follows the prefix."""
+    found = {name: array for name, array in view.arrays.items() if name.startswith(f"{prefix}/")}
+    return {name.removeprefix(f"{prefix}/"): np.asarray(array) for name, array in found.items()}
+
+
+def _labels(view: View, records: int) -> Floats:
+    """True answers [N, L] of every record, the columns of all tasks beside each other."""
+    names = [name for name in sorted(view.arrays) if name.startswith("outputs/") and name.endswith("/labels")]
+    columns = [np.asarray(view.arrays[name], np.float64).reshape(records, -1) for name in names]
+    return np.concatenate(columns, axis=1) if columns else np.empty((records, 0))
 
 
 def with_means(inputs: Floats, observed: Mask) -> Floats:

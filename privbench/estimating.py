@@ -9,15 +9,17 @@ import numpy as np
 
 from privbench.attack import AttackCard, Hints, Index, NotApplicable, view_of
 from privbench.blind import summaries
+from privbench.errors import InputError
 from privbench.estimated import Fit, Measured, shuffled
-from privbench.estimates import Estimation, Floats, Mask, ridge
+from privbench.estimates import ActiveEstimation, Estimation, Floats, Mask, mean_of, ridge, told_of
+from privbench.harm import Harm, harms
 from privbench.invert import input_mechanism
 from privbench.measure import Refused, try_each
 from privbench.mechanism import Mechanism
 from privbench.recording import Secrets
 from privbench.registry import Registry
 from privbench.seeds import stream
-from privbench.target import Progress, TargetRun
+from privbench.target import ACTIVE, Progress, Role, TargetRun
 from privbench.threat import ThreatModel
 
 AUXILIARY = "auxiliary/index"
@@ -27,17 +29,25 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Estimated:
-    """How well one attack estimated; wrong: the same estimates, each held against another record."""
+    """How well one attack estimated the records that it was asked about.
+
+    wrong: the same estimates, each held against another record. Baselines on the same records, which take no cut:
+    prior, each hour's mean over the records that the adversary knows; others, a regression on all other recorded
+    columns, None where there are none. harms: of an attack that acted in the run, what that did to the tasks.
+    """
 
     card: AttackCard
     threat: ThreatModel
     fit: Fit
     wrong: Fit
+    prior: Fit
+    others: Fit | None
+    harms: tuple[Harm, ...]
 
 
 @dataclass(frozen=True)
 class Example:
-    """One record's inputs [H, F], what was measured of them, and an attack's estimate."""
+    """One record's inputs [H, F], what was measured of them [H, F], and an attack's estimate [H, F]."""
 
     inputs: Floats
     observed: Mask
@@ -48,8 +58,8 @@ class Example:
 class Estimates:
     """All estimations of one run. victim: whose inputs; scored [m]: record numbers; features: names and units.
 
-    others: what a regression on all other recorded columns of the same records achieves, which takes no cut; None
-    where there are none. examples: of the best attack, empty where the records are real.
+    shown: the attack whose estimates the examples are, the best one that was asked about every record; None, and no
+    examples, where the records are real.
     """
 
     victim: str
@@ -59,9 +69,14 @@ class Estimates:
     known: int
     hours: int
     features: tuple[Mapping[str, str], ...]
-    others: Fit | None
     mechanism: Mechanism | None
+    shown: str | None
     examples: tuple[Example, ...]
+
+
+def active_role(name: str) -> Role:
+    """The run in which the attack of this name acts."""
+    return ACTIVE + name.rpartition("/")[2]
 
 
 def estimate_all(
@@ -69,63 +84,119 @@ def estimate_all(
     registry: Registry,
     threats: Sequence[ThreatModel],
     run: TargetRun,
+    runs: Mapping[Role, TargetRun],
     seed: int,
     invented: bool,
     progress: Progress,
 ) -> Estimates:
     """Every estimation under the weakest threat model that suffices for it, on the first party with measured inputs.
 
-    invented: no record is a person's, so that some may be shown.
+    runs: where an attack that acts in a run finds its own; invented: no record is a person's, so some may be shown.
     """
-    victim = run.secrets.measured[0]
-    known: Index = np.asarray(run.transcript.arrays.get(AUXILIARY, np.empty(0, np.int64)))
-    records = len(run.secrets.arrays[f"inputs/{victim}"])
-    scored = np.setdiff1d(np.arange(records), known)
-    truth = _measured(run.secrets, victim, scored)
-    order = stream(seed, "estimates compared with others").permutation(len(scored))
+    bench = _Bench.of(run, seed)
     found: dict[str, Floats] = {}
 
     def tried(name: str, attack: Estimation, threat: ThreatModel) -> Estimated | NotApplicable:
-        view = view_of(threat, run.transcript, secret=victim, moved=(), candidates=scored, hints=Hints.none())
+        own = runs.get(active_role(name), run) if isinstance(attack, ActiveEstimation) else run
+        rows = bench.asked(attack.most)
+        candidates = bench.scored[rows]
+        view = view_of(threat, own.transcript, secret=bench.victim, moved=(), candidates=candidates, hints=Hints.none())
         estimate = attack(view, stream(seed, name))
         if isinstance(estimate, NotApplicable):
             return estimate
-        if not len(truth.scored):
-            return NotApplicable(f"no input of {victim} varies among the records to be estimated")
-        found[name] = estimate
-        return Estimated(attack.card, threat, truth.fit(estimate), truth.fit(shuffled(estimate, order)))
+        bench.require_same_records(own)
+        if not np.array_equal(bench.truth.take(rows).scored, bench.truth.scored) or not len(bench.truth.scored):
+            return NotApplicable(f"inputs of {bench.victim} do not vary among the {len(rows)} records to be estimated")
+        if attack.most is None:
+            found[name] = estimate
+        return bench.outcome(attack.card, threat, estimate, rows, () if own is run else harms(run, own))
 
     outcomes, refused = try_each(names, registry, threats, progress, tried)
-    best = max(outcomes, key=lambda name: outcomes[name].fit.mean, default=None)
+    best = max(found, key=lambda name: outcomes[name].fit.mean, default=None) if invented else None
     return Estimates(
-        victim,
+        bench.victim,
         outcomes,
         refused,
-        scored,
-        known=len(known),
-        hours=truth.values.shape[1],
-        features=_named(run.transcript.metadata.get("features", {}).get(victim, ()), truth),
-        others=_others(run.secrets, victim, known, scored, truth),
-        mechanism=input_mechanism(run.mechanisms, victim),
-        examples=_examples(truth, found[best]) if invented and best is not None else (),
+        bench.scored,
+        known=len(bench.known),
+        hours=bench.truth.values.shape[1],
+        features=_named(run.transcript.metadata.get("features", {}).get(bench.victim, ()), bench.truth),
+        mechanism=input_mechanism(run.mechanisms, bench.victim),
+        shown=best,
+        examples=() if best is None else _examples(bench.truth, found[best]),
     )
 
 
+@dataclass(frozen=True)
+class _Bench:
+    """What every estimation is held against: inputs, baselines' estimates [m, H, F], and who is asked about."""
+
+    run: TargetRun
+    victim: str
+    known: Index
+    scored: Index
+    truth: Measured
+    prior: Floats
+    others: Floats | None
+    order: Index
+    drawn: Index
+
+    @classmethod
+    def of(cls, run: TargetRun, seed: int) -> _Bench:
+        victim = run.secrets.measured[0]
+        known: Index = np.asarray(run.transcript.arrays.get(AUXILIARY, np.empty(0, np.int64)))
+        scored = np.setdiff1d(np.arange(len(run.secrets.arrays[f"inputs/{victim}"])), known)
+        truth, told = (_measured(run.secrets, victim, rows) for rows in (scored, known))
+        hourly = _hourly(told) if len(known) else np.zeros(truth.values.shape[1:])
+        return cls(
+            run,
+            victim,
+            known,
+            scored,
+            truth,
+            np.broadcast_to(hourly, truth.values.shape),
+            _from_others(run.secrets, victim, known, scored, told),
+            stream(seed, "estimates compared with others").permutation(len(scored)),
+            stream(seed, "records of costly estimations").permutation(len(scored)),
+        )
+
+    def asked(self, most: int | None) -> Index:
+        """Positions in `scored`."""
+        return np.arange(len(self.scored)) if most is None else np.sort(self.drawn[:most])
+
+    def require_same_records(self, other: TargetRun) -> None:
+        name = f"inputs/{self.victim}"
+        if not np.array_equal(other.secrets.array(name), self.run.secrets.array(name)):
+            raise InputError(f"the run in which an adversary acts has other records than the run beside it: '{name}'.")
+
+    def outcome(
+        self, card: AttackCard, threat: ThreatModel, estimate: Floats, rows: Index, done: tuple[Harm, ...]
+    ) -> Estimated:
+        truth = self.truth.take(rows)
+        order = np.argsort(self.order[rows])
+        others = None if self.others is None else truth.fit(self.others[rows])
+        wrong = truth.fit(shuffled(estimate, order))
+        return Estimated(card, threat, truth.fit(estimate), wrong, truth.fit(self.prior[rows]), others, done)
+
+
 def _measured(secrets: Secrets, victim: str, rows: Index) -> Measured:
-    values = np.asarray(secrets.arrays[f"inputs/{victim}"])[rows].astype(np.float64)
-    mask = secrets.arrays.get(f"inputs/{victim}/observed")
-    observed = np.ones(values.shape, np.bool_) if mask is None else np.asarray(mask)[rows] == 1
-    shape = (len(values), -1, values.shape[-1])
-    return Measured(values.reshape(shape), observed.reshape(shape))
+    return Measured(*told_of(secrets.arrays, f"inputs/{victim}")).take(rows)
 
 
-def _others(secrets: Secrets, victim: str, known: Index, rows: Index, truth: Measured) -> Fit | None:
-    """Baseline: the labels and the other parties' inputs of the same records tell something of the victim's too."""
+def _hourly(told: Measured) -> Floats:
+    """Mean [H, F] of what was measured in each hour; over all hours where nothing was."""
+    count = told.observed.sum(axis=0)
+    hourly = (told.values * told.observed).sum(axis=0) / np.maximum(count, 1)
+    found: Floats = np.where(count > 0, hourly, mean_of(told.values, told.observed))
+    return found
+
+
+def _from_others(secrets: Secrets, victim: str, known: Index, rows: Index, told: Measured) -> Floats | None:
+    """The labels and the other parties' inputs of the same records tell something of the victim's too: [m, H, F]."""
     columns = summaries(secrets, np.concatenate([known, rows]), but=victim)
-    if columns is None or len(known) < columns.shape[1] or not len(truth.scored):
+    if columns is None or len(known) < columns.shape[1]:
         return None
-    told = _measured(secrets, victim, known)
-    return truth.fit(ridge(columns[: len(known)], told.values, told.observed, columns[len(known) :]))
+    return ridge(columns[: len(known)], told.values, told.observed, columns[len(known) :])
 
 
 def _named(features: Sequence[Mapping[str, str]], truth: Measured) -> tuple[Mapping[str, str], ...]:

@@ -17,12 +17,11 @@ from privbench.findings_inputs import no_bound
 from privbench.record import Finding
 from privbench.scoring import CONTROL_LEVEL, Control
 from privbench.stats import binomial
+from privbench.strength import beside_strongest
 from privbench.threat import ThreatModel
 from privbench.verdict import Verdict
 
 LEVEL = 0.95
-OTHERS = "others"
-"""Where an attack's name would stand: the regression on all other columns."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class _Value:
     low: float | None
     high: float | None
     chance: float
-    baseline: float | None
+    baseline: float
     control: Control | None
 
 
@@ -41,60 +40,66 @@ def assemble_estimates(header: Header, estimates: Estimates) -> Judged:
     findings: list[Finding] = []
     secret = f"input/{estimates.victim}"
     scores: dict[str, npt.NDArray[Any]] = {f"index/{secret}": estimates.scored}
-    if estimates.others is not None:
-        scores |= _kept(f"{OTHERS}/{secret}", estimates.others)
     for name, outcome in estimates.outcomes.items():
-        scores |= _kept(f"{name}/{secret}", outcome.fit) | _kept(f"wrong/{name}/{secret}", outcome.wrong)
-        for found in _values(outcome, estimates.others):
+        scores |= {f"fit/{part}{name}/{secret}": kept(fit) for part, fit in fits(outcome).items()}
+        for found in _values(outcome):
             blank = _blank(header, name, outcome.card, outcome.threat, secret, found.metric)
-            findings.append(_filled(blank, found, estimates))
+            findings.append(_filled(blank, found, outcome, estimates))
     for name, (card, threat, why) in estimates.refused.items():
         findings.append(refused(_blank(header, name, card, threat, secret, METRICS[0]), why))
     broken = any((item.controls["negative"] or {}).get("passed") is False for item in findings)
     flags = ("SHUFFLED_CONTROL_FAILED",) if broken else ()
-    return Judged(tuple(findings), tuple(item.id for item in findings), flags, {}, scores)
+    ranked = beside_strongest(findings, METRICS[0], 0.0, float)
+    return Judged(ranked, tuple(item.id for item in ranked), flags, {}, scores)
 
 
-def _kept(name: str, fit: Fit) -> dict[str, npt.NDArray[Any]]:
-    """fit/NAME [F + 2]: R2 of each feature, the standard error of their mean, and the records found again."""
-    return {f"fit/{name}": np.array([*fit.r2, fit.error, fit.hit])}
+def fits(outcome: Estimated) -> dict[str, Fit]:
+    """An attack's fit and those it is held against, by what stands before its name."""
+    found = {"": outcome.fit, "wrong/": outcome.wrong, "prior/": outcome.prior, "others/": outcome.others}
+    return {part: fit for part, fit in found.items() if fit is not None}
 
 
-def fit_of(kept: npt.NDArray[Any], records: int) -> Fit:
-    """What `_kept` wrote."""
-    return Fit(kept[:-2], float(kept[-2]), int(kept[-1]), records)
+def kept(fit: Fit) -> npt.NDArray[Any]:
+    """[2F + 3]: R2 and spread of each feature, the standard error of the mean R2, records found again, records."""
+    return np.array([*fit.r2, *fit.spread, fit.error, fit.hit, fit.records])
 
 
-def _values(outcome: Estimated, others: Fit | None) -> Iterator[_Value]:
+def fit_of(values: npt.NDArray[Any]) -> Fit:
+    """What `kept` made."""
+    r2, spread = np.split(values[:-3], 2)
+    error, hit, records = values[-3:]
+    return Fit(r2, spread, float(error), int(hit), int(records))
+
+
+def _values(outcome: Estimated) -> Iterator[_Value]:
     fit, wrong, m = outcome.fit, outcome.wrong, outcome.fit.records
+    without = [outcome.prior] + ([] if outcome.others is None else [outcome.others])
     low, high = fit.interval()
     beyond = 3.3 * wrong.error  # two-sided 99.9%, as for the other controls
     ends = (wrong.mean - beyond, min(wrong.mean + beyond, 1.0))
     control = Control(wrong.mean, *ends, m, ends[0] <= 0)
-    yield _Value("r2", fit.mean, low, high, 0.0, None if others is None else max(others.mean, 0.0), control)
-    base = None if others is None else float((others.r2 > GOOD).mean())
-    yield _Value("r2-share", float((fit.r2 > GOOD).mean()), None, None, 0.0, base, None)
+    yield _Value("r2", fit.mean, low, high, 0.0, max(0.0, *(base.mean for base in without)), control)
+    shares = [float((base.r2 > GOOD).mean()) for base in (fit, *without)]
+    yield _Value("r2-share", shares[0], None, None, 0.0, max(shares[1:]), None)
     low, high = binomial.clopper_pearson(fit.hit, m, LEVEL)
     ends = binomial.clopper_pearson(wrong.hit, m, CONTROL_LEVEL)
     control = Control(wrong.hit / m, *ends, m, ends[0] <= 1 / m)
-    base = None if others is None else others.hit / m
-    yield _Value("re-identification", fit.hit / m, low, high, 1 / m, base, control)
+    yield _Value("re-identification", fit.hit / m, low, high, 1 / m, max(base.hit for base in without) / m, control)
 
 
 def _blank(header: Header, attack: str, card: AttackCard, threat: ThreatModel, secret: str, metric: str) -> Finding:
     return header.finding(f"{attack}/{secret}/1/{metric}/{NOTHING}", attack, card, threat, secret, 1, metric)
 
 
-def _filled(finding: Finding, found: _Value, estimates: Estimates) -> Finding:
-    features = len(next(iter(estimates.outcomes.values())).fit.r2)
+def _filled(finding: Finding, found: _Value, outcome: Estimated, estimates: Estimates) -> Finding:
     return replace(
         finding,
         value=found.value,
         low=found.low,
         high=found.high,
         level=None if found.low is None else LEVEL,
-        n=features if found.metric == "r2-share" else len(estimates.scored),
-        canaries=len(estimates.scored),
+        n=len(outcome.fit.r2) if found.metric == "r2-share" else outcome.fit.records,
+        canaries=outcome.fit.records,
         chance=found.chance,
         baseline=found.baseline,
         controls={"positive": None, "negative": None if found.control is None else asdict(found.control)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from privbench.scoring import CONTROL_LEVEL, Control
 from privbench.stats.auc import auc
 from privbench.stats.one_run import Guesses, steinke_eps, top_guesses
 from privbench.stats.roc import tpr_at_fpr
+from privbench.strength import beside_strongest
 from privbench.verdict import Verdict
 
 ONE_RUN = "membership/one-run"
@@ -64,7 +66,13 @@ def assemble_members(header: Header, membership: Membership) -> Judged:
         findings.append(refused(blank, why))
     flags = ["COINS_NOT_FAIR"] if unfair(membership.coins) else []
     flags += ["SHIFT"] if control is not None and not control.passed else []
-    return Judged(tuple(findings), tuple(item.id for item in findings), tuple(flags), {}, scores)
+    ranked = beside_strongest(findings, METRICS[0], 0.5, _distance)
+    return Judged(ranked, tuple(item.id for item in ranked), tuple(flags), {}, scores)
+
+
+def _distance(area: float) -> float:
+    """d' of two normal score distributions with this AUC, over the root of 2; held off its infinite ends."""
+    return NormalDist().inv_cdf(min(max(area, 1e-9), 1 - 1e-9))
 
 
 def _measure(name: str, outcome: Exposed, membership: Membership, control: Control | None) -> Iterator[_Measured]:

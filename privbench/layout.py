@@ -63,6 +63,8 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("checkpoints/gradients/SITE", _FLOATS, ("T checkpoints", "N")),
         Rule("reference/outputs/TASK", _FLOATS, ("R", "N", "K TASK")),
         Rule("reference/member", _COINS, ("R", "N")),
+        Rule("model/SITE/PARAM", _FLOATS, ("...",)),
+        Rule("adversary/NAME", _FLOATS, ("...",)),
         Rule("auxiliary/index", _LABELS, ("A",)),
         Rule("auxiliary/SITE/inputs", _FLOATS, ("A or N", "...")),
         Rule("auxiliary/PARTY/inputs/SITE", _FLOATS, ("A or N", "...")),

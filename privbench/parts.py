@@ -24,14 +24,14 @@ from privbench.membership import Membership, MembershipAttack, ask_all
 from privbench.recording import MEMBER, Secrets
 from privbench.recovery import METRICS as READ_METRICS
 from privbench.registry import Registry
-from privbench.target import Progress, Role, TargetRun
+from privbench.target import MEMBERS, Progress, Role, TargetRun
 from privbench.threat import ThreatModel
 
 NO_COINS = "no record of this run carries a label coin"
 NO_INPUTS = "no party's token inputs were recorded in this run"
 NO_NUMBERS = "no party's inputs were recorded as numbers in this run"
 NO_MEMBERS = "no run of this audit put records into the training by coins"
-RUNS: tuple[Role, ...] = ("audited", "members", "clean")
+RUNS: tuple[Role, ...] = ("audited", MEMBERS, "clean")
 NOTHING_MOVED: Mapping[str, Any] = dict.fromkeys(("rho", "excess", "at_clip", "above_clip", "predicted"))
 
 
@@ -69,11 +69,11 @@ def attack(
     if run is not None:
         inputs = invert_all(kinds[Inversion], registry, threats, run, seed, progress)
     run = holder(runs, lambda secrets: secrets.asks_membership)
-    if run is not None:
+    if run is not None and kinds[MembershipAttack]:
         members = ask_all(kinds[MembershipAttack], registry, threats, run, seed, progress)
     run = holder(runs, lambda secrets: bool(secrets.measured))
-    if run is not None:
-        estimates = estimate_all(kinds[Estimation], registry, threats, run, seed, invented, progress)
+    if run is not None and kinds[Estimation]:
+        estimates = estimate_all(kinds[Estimation], registry, threats, run, runs, seed, invented, progress)
     return Parts(coins, inputs, members, estimates)
 
 
@@ -178,7 +178,9 @@ def describe_members(members: Membership | None) -> dict[str, Any] | None:
 
 
 def describe_estimates(estimates: Estimates | None) -> dict[str, Any] | None:
-    """The record's "estimates": whose numbers, R2 of each feature by attack, and some invented persons' own."""
+    """The record's "estimates": whose numbers, R2 and error of each feature by attack, what an attack that acted did to
+    the tasks, and some invented persons' own.
+    """
     if estimates is None:
         return None
     return {
@@ -188,6 +190,13 @@ def describe_estimates(estimates: Estimates | None) -> dict[str, Any] | None:
         "hours": estimates.hours,
         "features": [dict(item) for item in estimates.features],
         "r2": {name: outcome.fit.r2.tolist() for name, outcome in estimates.outcomes.items()},
+        "off": {name: outcome.fit.off.tolist() for name, outcome in estimates.outcomes.items()},
+        "harms": {
+            name: [item.to_json() for item in outcome.harms]
+            for name, outcome in estimates.outcomes.items()
+            if outcome.harms
+        },
+        "shown": estimates.shown,
         "examples": [_drawn(item) for item in estimates.examples],
     }
 

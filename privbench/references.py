@@ -18,7 +18,7 @@ from privbench.manifest import cell_hash
 from privbench.options import AuditOptions
 from privbench.recording import MEMBER, Transcript
 from privbench.registry import Registry
-from privbench.target import REFERENCE, Role, TargetRun
+from privbench.target import MEMBERS, REFERENCE, Role, TargetRun
 
 
 def balanced_halves(rng: np.random.Generator, references: int, candidates: int) -> npt.NDArray[np.uint8]:
@@ -35,8 +35,8 @@ def merged(runs: Mapping[Role, TargetRun]) -> dict[Role, TargetRun]:
     """The references' outputs as part of what the adversary of the "members" run holds; the other runs as they are."""
     made = [run for role, run in runs.items() if role.startswith(REFERENCE)]
     kept = {role: run for role, run in runs.items() if not role.startswith(REFERENCE)}
-    if made and "members" in kept:
-        run = kept["members"]
+    if made and MEMBERS in kept:
+        run = kept[MEMBERS]
         names = [name for name in run.transcript.arrays if name.startswith("outputs/") and name.count("/") == 1]
         stacked = {
             f"reference/{name}": np.stack([item.transcript.array(name) for item in made])
@@ -45,7 +45,7 @@ def merged(runs: Mapping[Role, TargetRun]) -> dict[Role, TargetRun]:
         }
         member = np.stack([item.secrets.array(MEMBER) for item in made])
         arrays = {**run.transcript.arrays, **stacked, "reference/member": member}
-        kept["members"] = replace(run, transcript=Transcript(arrays, run.transcript.metadata))
+        kept[MEMBERS] = replace(run, transcript=Transcript(arrays, run.transcript.metadata))
     return kept
 
 

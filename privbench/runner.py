@@ -18,6 +18,8 @@ from typing import Any
 import numpy.typing as npt
 
 from privbench.errors import InputError
+from privbench.estimates import ActiveEstimation, Estimation
+from privbench.estimating import active_role
 from privbench.findings import Header, evidence_of
 from privbench.flags import FLAGS
 from privbench.manifest import cell_hash, manifest
@@ -37,7 +39,7 @@ from privbench.parts import (
 from privbench.record import Audit, hash_scores
 from privbench.references import cached_at, merged
 from privbench.registry import Registry
-from privbench.target import REFERENCE, Progress, Role, Target, TargetRun
+from privbench.target import ACTIVE, MEMBERS, REFERENCE, Progress, Role, Target, TargetRun
 from privbench.workers import Job, run_all
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -152,16 +154,23 @@ def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress
 
 
 def _jobs(prepared: Prepared, registry: Registry) -> dict[Role, Job]:
-    """The runs that these attacks need: who asks nothing about membership trains no models for it."""
+    """The runs that these attacks need: who asks nothing about membership or inputs trains no models for it."""
     target, options = prepared.target, prepared.options
-    asked = bool(by_kind(prepared.attacks, registry)[MembershipAttack])
+    kinds = by_kind(prepared.attacks, registry)
+    roles = dict(target.roles(prepared.config))
+    files = target.fingerprint(prepared.config)
     jobs = {}
-    for role, config in target.roles(prepared.config).items():
+    acting = roles.pop(ACTIVE, None)
+    for role, config in roles.items():
         reference = role.startswith(REFERENCE)
-        if asked or not (reference or role == "members"):
-            files = target.fingerprint(prepared.config)
+        needed = kinds[MembershipAttack] or (role == MEMBERS and kinds[Estimation])
+        if needed or not (reference or role == MEMBERS):
             kept = cached_at(options, prepared.resolved, role, files, registry) if reference else None
             jobs[role] = Job(role, target, config, options.seed, kept)
+    for name in kinds[Estimation] if acting is not None else ():
+        made = registry.get("attacks", name)
+        if issubclass(made, ActiveEstimation):
+            jobs[active_role(name)] = Job(active_role(name), target, acting, options.seed, active=made())
     return jobs
 
 

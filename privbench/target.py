@@ -22,9 +22,11 @@ Progress = Callable[[str, float], None]
 
 Role = str
 """What a run of an audit is for: "audited" (coins or inputs to guess), "clean" (utility), "members" (records put in by
-coins), "reference-1" and on (models that the adversary of membership inference trains).
+coins), "reference-1" and on (models that the adversary of membership inference trains), "active-NAME" (the members' run
+again, with the attack of this name acting in it).
 """
-REFERENCE = "reference-"
+REFERENCE, ACTIVE = "reference-", "active-"
+MEMBERS: Role = "members"
 
 
 @dataclass(frozen=True)
@@ -124,18 +126,32 @@ class TargetRun:
 class ActiveAdversary(ABC):
     """A malicious party inside the run: it may replace what its own party sends, and sees what that party gets.
 
-    Handed to `Target.run`; it can touch nothing else.
+    Handed to `Target.run`; it can touch nothing else. party: a site's name, or "server".
     """
 
     party: str
 
-    @abstractmethod
-    def send(self, channel: Channel, records: npt.NDArray[np.int64], sent: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The array that leaves instead of `sent` [B, d] (same shape and dtype)."""
+    def begin(self, own: Mapping[str, npt.NDArray[Any]]) -> None:
+        """What its party holds before the run, named as in a transcript (auxiliary/PARTY/...). Called first."""
+        return
 
     @abstractmethod
-    def receive(self, channel: Channel, records: npt.NDArray[np.int64], received: npt.NDArray[Any]) -> None:
-        """Called with what came back [B, d] for these records."""
+    def send(
+        self, channel: Channel, name: str, records: npt.NDArray[np.int64], sent: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
+        """The array that leaves instead of `sent` [B, d] (same shape and dtype). name: the site that it goes to or
+        comes from.
+        """
+
+    @abstractmethod
+    def receive(self, channel: Channel, name: str, records: npt.NDArray[np.int64], received: npt.NDArray[Any]) -> None:
+        """Called with what came for these records: [B, d] to or from the site of this name, or the labels [B, L] of
+        the task of this name, before anything else of the batch.
+        """
+
+    def kept(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Floats that it takes from the run, by name; its own attack finds them in the view as adversary/NAME."""
+        return {}
 
 
 class Target(ABC):
@@ -154,7 +170,8 @@ class Target(ABC):
     @abstractmethod
     def roles(self, config: Any) -> Mapping[Role, Any]:
         """The configurations of the runs an audit needs, side by side, by role: "audited"; "clean" where there is a
-        utility to measure; "members" and its references where membership is asked. Runs of one seed draw the same data.
+        utility to measure; "members" and its references where membership is asked; ACTIVE, once for all attacks that
+        act in a run, where one can. Runs of one seed draw the same data.
         """
 
     @abstractmethod

@@ -157,6 +157,23 @@ def server_with_patients() -> ThreatModel:
     )
 
 
+def server_with_encoder() -> ThreatModel:
+    """The same server where it also holds the trained encoder: it made it, or a site's copy was lost to it."""
+    server = server_with_patients()
+    return replace(server, knowledge=server.knowledge | {Knowledge.MODEL})
+
+
+def malicious_server() -> ThreatModel:
+    """A server that sends back what it likes, and knows inputs of other patients, though not what they are sent as."""
+    return ThreatModel(
+        Party.SERVER,
+        "",
+        Behaviour.MALICIOUS,
+        frozenset({Channel.ACTIVATIONS, Channel.OUTPUTS, Channel.AUXILIARY}),
+        frozenset(),
+    )
+
+
 def auditor_of(site: ThreatModel) -> ThreatModel:
     """The same adversary who could also evaluate both hypotheses: it knows the model and every site's inputs."""
     return replace(site, knowledge=site.knowledge | {Knowledge.MODEL, Knowledge.INPUTS})

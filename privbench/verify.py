@@ -21,7 +21,8 @@ from privbench.differences import fields
 from privbench.errors import InputError, RecordError
 from privbench.estimating import Estimated, Estimates
 from privbench.findings import Evidence, Header, Judged
-from privbench.findings_estimates import OTHERS, fit_of
+from privbench.findings_estimates import fit_of
+from privbench.harm import Harm
 from privbench.invert import Inversions, Inverted, input_mechanism
 from privbench.measure import Attacked, Failure, Outcome, Refused
 from privbench.mechanism import Claim, Mechanism
@@ -47,7 +48,7 @@ RECOMPUTED = (
 COVERED_BY_HASH = (
     "the scores themselves, which secrets the run held, clip norms, rho's mean, the predicted accuracy, the noise "
     "check, utility, the flags that the run itself raised, its notes, the numbers of questions and of guesses about "
-    "inputs, data fingerprint, machine and times"
+    "inputs, what an acting attack did to the tasks, data fingerprint, machine and times"
 )
 """A record cannot show these by itself: a changed digit breaks its hash, a forger who renews the hash is not seen."""
 
@@ -191,30 +192,31 @@ def _members_again(audit: Audit, scores: Scores, registry: Registry) -> Membersh
 
 
 def _estimates_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: tuple[Mechanism, ...]) -> Estimates:
+    """What an attack that acted did to the tasks is the record's own: the outputs it was found in are in no record."""
     said = audit.estimates or {}
-    victim, m = str(said["name"]).removeprefix("input/"), int(said["records"])
+    victim = str(said["name"]).removeprefix("input/")
     outcomes: dict[str, Estimated] = {}
     refused: dict[str, Refused] = {}
     for name, card, threat, finding in _attacks(audit, registry, said["name"]):
         key = f"{name}/{said['name']}"
-        if f"fit/{key}" in scores:
-            outcomes[name] = Estimated(
-                card, threat, fit_of(scores[f"fit/{key}"], m), fit_of(scores[f"fit/wrong/{key}"], m)
-            )
-        else:
+        if f"fit/{key}" not in scores:
             refused[name] = _refused(card, threat, finding)
-    others = scores.get(f"fit/{OTHERS}/{said['name']}")
+            continue
+        fit, wrong, prior = (fit_of(scores[f"fit/{part}{key}"]) for part in ("", "wrong/", "prior/"))
+        others = scores.get(f"fit/others/{key}")
+        done = tuple(Harm(**item) for item in said["harms"].get(name, ()))
+        outcomes[name] = Estimated(card, threat, fit, wrong, prior, None if others is None else fit_of(others), done)
     return Estimates(
         victim,
         outcomes,
         refused,
-        scores[f"index/{said['name']}"],
-        said["known"],
-        said["hours"],
-        tuple(said["features"]),
-        None if others is None else fit_of(others, m),
-        input_mechanism(mechanisms, victim),
-        (),
+        scored=scores[f"index/{said['name']}"],
+        known=said["known"],
+        hours=said["hours"],
+        features=tuple(said["features"]),
+        mechanism=input_mechanism(mechanisms, victim),
+        shown=said["shown"],
+        examples=(),
     )
 
 

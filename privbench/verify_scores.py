@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privbench.findings_estimates import fit_of
 from privbench.findings_inputs import ROWS
 from privbench.measure import CALIBRATION_SHARE, ORACLE
 from privbench.record import Audit
@@ -59,8 +60,10 @@ def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]
     for name in shapes:
         if name.startswith(("index/", f"coins/{MEMBER}")) and name not in scores:
             yield f"{name}: missing; it says which records were scored, or their coins"
-    for attack in inversions:
-        own = {name for name in shapes if name.startswith((f"curve/{attack}/", f"recovered/{attack}/"))}
+    estimations = () if audit.estimates is None else attacks_of(audit, audit.estimates["name"])
+    for attack in dict.fromkeys((*inversions, *estimations)):
+        parts = ("curve/", "recovered/", "fit/", "fit/wrong/", "fit/prior/")
+        own = {name for name in shapes if name.startswith(tuple(f"{part}{attack}/" for part in parts))}
         if own & scores.keys():
             yield from (f"{name}: missing; {attack} was scored" for name in sorted(own - scores.keys()))
     for name, array in scores.items():
@@ -119,9 +122,9 @@ def _shapes(audit: Audit, registry: Registry) -> dict[str, tuple[int, ...]]:
     if audit.estimates is not None:
         name, features = audit.estimates["name"], len(next(iter(audit.estimates["r2"].values()), ()))
         shapes[f"index/{name}"] = (int(audit.estimates["records"]),)
-        shapes[f"fit/others/{name}"] = (features + 2,)
-        for attack in attacks_of(audit, name):
-            shapes |= {f"fit/{attack}/{name}": (features + 2,), f"fit/wrong/{attack}/{name}": (features + 2,)}
+        parts = ("", "wrong/", "prior/", "others/")
+        fits = [f"fit/{part}{attack}/{name}" for attack in attacks_of(audit, name) for part in parts]
+        shapes |= dict.fromkeys(fits, (2 * features + 3,))
     if audit.inputs is not None:
         name, m, total = audit.inputs["name"], audit.inputs["records"], audit.inputs["releases"]
         shapes[f"index/{name}"] = (m,)
@@ -146,11 +149,18 @@ def contradictory(audit: Audit, scores: Scores) -> Iterator[str]:
 
 
 def _contradictory_estimates(estimates: Mapping[str, Any], scores: Scores) -> Iterator[str]:
-    """R2 by feature as the record shows it, and as it was kept."""
+    """R2 and error by feature as the record shows them, and as they were kept; no more records than there are."""
     for attack, values in estimates["r2"].items():
         kept = scores.get(f"fit/{attack}/{estimates['name']}")
-        if kept is None or not np.allclose(kept[:-2], values, rtol=_ROUNDING, atol=_ROUNDING):
-            yield f"estimates/r2/{attack}: not what its scores say"
+        if kept is None:
+            yield f"estimates/r2/{attack}: nothing is kept of it"
+            continue
+        fit = fit_of(kept)
+        for key, found, said in (("r2", fit.r2, values), ("off", fit.off, estimates["off"].get(attack, ()))):
+            if len(found) != len(said) or not np.allclose(found, said, rtol=_ROUNDING, atol=_ROUNDING):
+                yield f"estimates/{key}/{attack}: not what its scores say"
+        if not fit.hit <= fit.records <= estimates["records"]:
+            yield f"fit/{attack}: {fit.hit} of {fit.records} records are found, and there are {estimates['records']}"
 
 
 def _contradictory_members(members: Mapping[str, Any], scores: Scores) -> Iterator[str]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from privbench.errors import InputError, PrivbenchError
+from privbench.estimates import ActiveEstimation
 from privbench.recording import Oracle, Secrets, Transcript
 from privbench.seeds import stream
 from privbench.target import Progress, Role, Target, TargetRun, Utility
@@ -40,7 +41,8 @@ class RunFailedError(PrivbenchError):
 class Job:
     """One run to make: the target, its configuration for this role, and the seed of its generator.
 
-    kept: a folder where the run is looked for, and put when it had to be made; None for one that is not kept.
+    kept: a folder where the run is looked for, and put when it had to be made; None for one that is not kept. active:
+    the attack whose adversary acts in the run.
     """
 
     role: Role
@@ -48,6 +50,7 @@ class Job:
     config: Any
     seed: int
     kept: Path | None = None
+    active: ActiveEstimation | None = None
 
 
 def run_all(jobs: Mapping[Role, Job], parallel: int, progress: Progress, folder: Path) -> dict[Role, TargetRun]:
@@ -115,7 +118,8 @@ def _forget_old(cache: Path) -> None:
 
 def _in_this_process(job: Job, progress: Progress, folder: Path) -> TargetRun:
     folder.mkdir(parents=True)
-    return job.target.run(job.config, stream(job.seed, "run"), progress=progress, folder=folder)
+    adversary = None if job.active is None else job.active.adversary(stream(job.seed, job.role))
+    return job.target.run(job.config, stream(job.seed, "run"), adversary, progress, folder)
 
 
 def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, folder: Path) -> dict[Role, TargetRun]:

@@ -35,8 +35,8 @@ def test_adding_leaves_the_original_untouched(registry: Registry) -> None:
 
 def test_families_select_their_members(registry: Registry) -> None:
     assert registry.select("attacks", ["label"]) == ("label/oracle-lr", "label/spectral")
-    inversions = ("inversion/mlp", "inversion/nearest-token", "inversion/ridge", "inversion/sequence")
-    assert registry.select("attacks", ["inversion"]) == inversions
+    names = "fsha", "mlp", "nearest-token", "optimise", "ridge", "sdar", "sequence", "unsplit"
+    assert registry.select("attacks", ["inversion"]) == tuple(f"inversion/{name}" for name in names)
     assert registry.select("attacks", ["all"]) == registry.names("attacks")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from privbench.estimates import Floats, Known, mean_of
+from privbench.estimates import Floats, Known, Mask, mean_of
 from privbench.threads import one_torch_thread
 
 _HELD = 5
@@ -24,17 +24,15 @@ def decode(known: Known, shape: str, width: int, epochs: int, rng: np.random.Gen
 
     shape: "mlp" or "sequence". The epoch is that of the least error on known records that were held back.
     """
-    mean, spread = _moments(known)
     low, high = known.sent.mean(axis=0), np.maximum(known.sent.std(axis=0), 1e-9)
-    sent, asked = (_tensor((part - low) / high) for part in (known.sent, known.asked))
-    inputs, seen = _tensor((known.inputs - mean) / spread), _tensor(known.observed)
+    sent, asked = (tensor_of((part - low) / high) for part in (known.sent, known.asked))
+    inputs, seen = tensor_of(standardised(known.inputs, known.observed)), tensor_of(known.observed)
     with one_torch_thread():
-        with torch.random.fork_rng(devices=[]):  # layers draw from the global generator before they are seeded
-            model = _seeded(_SHAPES[shape](sent.shape[1], width, *inputs.shape[1:]), rng)
+        model = seeded(lambda: _SHAPES[shape](sent.shape[1], width, *inputs.shape[1:]), rng)
         _train(model, (sent, inputs, seen), epochs, rng)
         with torch.inference_mode():
-            found: Floats = model(asked).numpy().astype(np.float64) * spread + mean
-    return found
+            found = model(asked).numpy().astype(np.float64)
+    return unscaled(known, found)
 
 
 def _train(model: nn.Module, pairs: tuple[Tensor, Tensor, Tensor], epochs: int, rng: np.random.Generator) -> None:
@@ -54,16 +52,24 @@ def _train(model: nn.Module, pairs: tuple[Tensor, Tensor, Tensor], epochs: int, 
     model.load_state_dict(best)
 
 
-def _perceptron(sent: int, width: int, hours: int, features: int) -> nn.Module:
-    """[B, d] -> [B, H, F]."""
-    return nn.Sequential(
-        nn.Linear(sent, width),
-        nn.ReLU(),
-        nn.Linear(width, width),
-        nn.ReLU(),
-        nn.Linear(width, hours * features),
-        nn.Unflatten(1, (hours, features)),
-    )
+def perceptron(inputs: int, width: int, outputs: int, rng: np.random.Generator | None = None) -> nn.Module:
+    """[B, inputs] -> [B, outputs] by two hidden layers; without `rng` its weights are for the caller to set."""
+
+    def layers() -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(inputs, width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Linear(width, outputs),
+        )
+
+    return layers() if rng is None else seeded(layers, rng)
+
+
+def _hourly(sent: int, width: int, hours: int, features: int) -> nn.Module:
+    """[B, d] -> [B, H, F], all hours at once."""
+    return nn.Sequential(perceptron(sent, width, hours * features), nn.Unflatten(1, (hours, features)))
 
 
 class _Unrolled(nn.Module):
@@ -84,7 +90,7 @@ class _Unrolled(nn.Module):
         return found
 
 
-_SHAPES: Mapping[str, Any] = {"mlp": _perceptron, "sequence": _Unrolled}
+_SHAPES: Mapping[str, Any] = {"mlp": _hourly, "sequence": _Unrolled}
 
 
 def _error(model: nn.Module, pairs: Sequence[Tensor], rows: npt.NDArray[np.int64]) -> Tensor:
@@ -96,15 +102,33 @@ def _error(model: nn.Module, pairs: Sequence[Tensor], rows: npt.NDArray[np.int64
     return mean
 
 
-def _moments(known: Known) -> tuple[Floats, Floats]:
+def standardised(inputs: Floats, observed: Mask) -> Floats:
+    """Inputs [A, H, F] in standard units of what was measured; 0 where nothing was."""
+    mean, spread = _moments(inputs, observed)
+    found: Floats = np.where(observed, (inputs - mean) / spread, 0)
+    return found
+
+
+def unscaled(known: Known, estimates: Floats) -> Floats:
+    """Estimates of m records in standard units of the known ones, as [m, H, F] in the features' units."""
+    mean, spread = _moments(known.inputs, known.observed)
+    found: Floats = estimates.reshape(len(estimates), *known.inputs.shape[1:]) * spread + mean
+    return found
+
+
+def _moments(inputs: Floats, observed: Mask) -> tuple[Floats, Floats]:
     """Mean and spread [F] of what was measured."""
-    mean = mean_of(known.inputs, known.observed)
-    spread: Floats = np.sqrt(mean_of((known.inputs - mean) ** 2, known.observed))
+    mean = mean_of(inputs, observed)
+    spread: Floats = np.sqrt(mean_of((inputs - mean) ** 2, observed))
     return mean, np.where(spread > 0, spread, 1.0)
 
 
-def _seeded(model: nn.Module, rng: np.random.Generator) -> nn.Module:
-    """Weights from `rng`, uniform in one over the root of the inputs; the global generator has no part in it."""
+def seeded(build: Callable[[], nn.Module], rng: np.random.Generator) -> nn.Module:
+    """A module with weights from `rng`, uniform in one over the root of the inputs; the global generator, from which
+    layers draw when they are made, has no part in it.
+    """
+    with torch.random.fork_rng(devices=[]):
+        model = build()
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     with torch.no_grad():
         for parameter in model.parameters():
@@ -113,5 +137,5 @@ def _seeded(model: nn.Module, rng: np.random.Generator) -> nn.Module:
     return model
 
 
-def _tensor(values: npt.NDArray[Any]) -> Tensor:
+def tensor_of(values: npt.NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, np.float32))

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from privbench.record import Audit, Finding
 
 NAMES: Mapping[str, str] = {
+    "inversion/fsha": "feature-space hijacking",
     "inversion/mlp": "the perceptron",
+    "inversion/optimise": "the search with a prior",
     "inversion/ridge": "ridge regression",
+    "inversion/sdar": "the simulated encoder",
     "inversion/sequence": "the recurrent decoder",
+    "inversion/unsplit": "the searched clone",
 }
 METRICS = ("r2", "r2-share", "re-identification")
 _TRUE, _ESTIMATED, _INK = "#222222", "#D55E00", "#222222"

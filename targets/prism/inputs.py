@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from privbench.data.cohort import Cohort, SiteData
+from privbench.series import encoded
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,5 @@ class Scaler:
         return Inputs(sites, labels)
 
     def _site(self, site: str, data: SiteData) -> Tensor:
-        mean, spread = self.mean[site].astype(np.float32), self.spread[site].astype(np.float32)
-        scaled = np.clip((data.values - mean) / spread, np.float32(-6), np.float32(6)) * data.observed
-        carried = _carry_forward(scaled, data.observed)
-        both = np.concatenate([carried, data.observed.astype(np.float32)], axis=2)
+        both = encoded(data.values, data.observed, self.mean[site], self.spread[site])
         return torch.from_numpy(np.ascontiguousarray(both.transpose(1, 0, 2)))
-
-
-def _carry_forward(values: npt.NDArray[np.float32], observed: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
-    """Each hour shows the last observation; before the first one 0, the training mean. Arrays [N, H, F]."""
-    hours = np.arange(values.shape[1])[None, :, None]
-    last = np.maximum.accumulate(np.where(observed, hours, 0), axis=1)
-    return np.take_along_axis(values, last, axis=1)

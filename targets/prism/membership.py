@@ -17,7 +17,7 @@ from privbench.data.cohort import Cohort, Splits, join
 from privbench.data.sources import Source, load
 from privbench.recording import MEMBER, Secrets, Transcript
 from privbench.references import balanced_halves
-from privbench.target import REFERENCE, Progress, TargetRun
+from privbench.target import MEMBERS, REFERENCE, ActiveAdversary, Progress, TargetRun
 from privbench.targets.prism.config import PrismConfig
 from privbench.targets.prism.inputs import Inputs, Scaler
 from privbench.targets.prism.network import Network
@@ -31,31 +31,44 @@ _MOST_POPULATION = 2_000
 """Stays that nobody trains on, which the adversary holds: RMIA compares with them, inverters learn from them."""
 
 
-def run_membership(config: PrismConfig, rng: np.random.Generator, report: Progress) -> TargetRun:
+def run_membership(
+    config: PrismConfig, rng: np.random.Generator, report: Progress, adversary: ActiveAdversary | None = None
+) -> TargetRun:
     """Train on the stays that the coins put in ("members"), or on a half of the pool ("reference-1" and on).
 
-    The members' run records outputs, checkpoints and cut activations of the whole pool and of the population, and as
-    secrets the coins and the inputs; a reference's run records its outputs.
+    The members' run records outputs, checkpoints and cut activations of the whole pool and of the population, the
+    encoders, and as secrets the coins and the inputs; a reference's run records its outputs. A run in which an
+    adversary acts is the members' run from the same start, without checkpoints.
     """
     data_rng, coin_rng, weight_rng, noise_rng = rng.spawn(4)
     report(f"{config.role} run: reading data", 0.0)
     source = load(config.data, data_rng, replace(config.training, train=2 * config.training.train))
-    which = 0 if config.role == "members" else int(config.role.removeprefix(REFERENCE))
+    reference = config.role.startswith(REFERENCE)
+    which = int(config.role.removeprefix(REFERENCE)) if reference else 0
     included = _included(config.training.references, len(source.splits.train), coin_rng)[which]
     train = source.splits.train.take(np.flatnonzero(included))
     replace(source.splits, train=train).require_two_classes()
     scaler = Scaler.fit(train)
     streams = Streams.spawn(*(stream.spawn(which + 1)[which] for stream in (weight_rng, noise_rng)))
-    trainer = Trainer(config, scaler.inputs(train), scaler.inputs(source.splits.validation), streams, adversary=None)
     asked = _asked(source.splits)
-    inputs = scaler.inputs(asked)
-    kept = _Checkpoints(config, trainer, inputs) if which == 0 else None
+    inputs, own = scaler.inputs(asked), _patients(asked, len(included))
+    if adversary is not None:
+        adversary.begin(own)
+    validation = scaler.inputs(source.splits.validation)
+    trainer = Trainer(config, scaler.inputs(train), validation, streams, adversary=adversary)
+    kept = _Checkpoints(config, trainer, inputs) if config.role == MEMBERS else None
     trace = trainer.run(report, passed=kept)
-    arrays = _outputs(trainer.network, inputs, asked, len(source.splits.train))
+    arrays = _outputs(trainer.network, inputs, asked, len(included))
     secrets: Arrays = {MEMBER: np.concatenate([included, np.zeros(len(asked) - len(included), np.uint8)])}
-    if kept is not None:
-        arrays |= kept.arrays() | _server_side(trainer.network, inputs, asked, len(included))
+    if not reference:
+        cut = _by_site(trainer.network, trainer.network.embed(inputs).numpy())
+        arrays |= own | {f"activations/{site}": values[None] for site, values in cut.items()}
+        arrays |= _encoders(trainer.network, scaler)
         secrets |= _candidates(asked, len(included))
+    if kept is not None:
+        arrays |= kept.arrays()
+    if adversary is not None:
+        arrays |= {f"adversary/{name}": values for name, values in adversary.kept().items()}
     return _run(config, source, trace, arrays, secrets)
 
 
@@ -78,15 +91,23 @@ def _outputs(network: Network, inputs: Inputs, asked: Cohort, pool: int) -> Arra
     return arrays
 
 
-def _server_side(network: Network, inputs: Inputs, asked: Cohort, pool: int) -> Arrays:
-    """The trained cut's activations of every stay, and the server's own patients: the population, with its inputs."""
-    cut = _by_site(network, network.embed(inputs).numpy())
-    arrays: Arrays = {f"activations/{site}": values[None] for site, values in cut.items()}
+def _patients(asked: Cohort, pool: int) -> Arrays:
+    """The server's own patients: the population, with its inputs and labels."""
     own = np.arange(pool, len(asked))
-    arrays["auxiliary/index"] = own
+    arrays: Arrays = {"auxiliary/index": own}
     for site, data in asked.sites.items():
         arrays[f"auxiliary/server/inputs/{site}"] = data.values[own]
         arrays[f"auxiliary/server/inputs/{site}/observed"] = data.observed[own].astype(np.uint8)
+    return arrays | {f"auxiliary/server/labels/{task}": values[own] for task, values in asked.labels.items()}
+
+
+def _encoders(network: Network, scaler: Scaler) -> Arrays:
+    """The trained encoders and what they scale their inputs by (`privbench.encoders`)."""
+    arrays: Arrays = {}
+    for site, encoder in network.encoders.items():
+        weights = {name.removeprefix("lstm."): value.numpy() for name, value in encoder.state_dict().items()}
+        scale = {"mean": scaler.mean[site], "spread": scaler.spread[site]}
+        arrays |= {f"model/{site}/{name}": values.astype(np.float32) for name, values in {**weights, **scale}.items()}
     return arrays
 
 

@@ -20,6 +20,8 @@ from privbench.options import AuditOptions
 from privbench.recording import Secrets
 from privbench.registry import Registry
 from privbench.target import (
+    ACTIVE,
+    MEMBERS,
     REFERENCE,
     ActiveAdversary,
     Epsilon,
@@ -37,6 +39,8 @@ from privbench.threat import (
     auditor_of,
     curious_outsider,
     curious_site,
+    malicious_server,
+    server_with_encoder,
     server_with_patients,
 )
 
@@ -75,11 +79,12 @@ class Prism(Target):
 
     def roles(self, config: PrismConfig) -> Mapping[Role, PrismConfig]:
         models = [f"{REFERENCE}{number + 1}" for number in range(config.training.references)]
-        return {role: config.as_role(role) for role in ("clean", "audited", "members", *models)}
+        return {role: config.as_role(role) for role in ("clean", "audited", MEMBERS, *models, ACTIVE)}
 
     def threats(self, config: PrismConfig) -> tuple[ThreatModel, ...]:
         curious = curious_site(config.party)
-        return curious, auditor_of(curious), curious_outsider(), server_with_patients()
+        servers = server_with_patients(), server_with_encoder(), malicious_server()
+        return curious, auditor_of(curious), curious_outsider(), *servers
 
     def epsilons(self, config: PrismConfig) -> tuple[Epsilon, ...]:
         from privbench.targets.prism.config import epsilons
@@ -111,7 +116,7 @@ class Prism(Target):
             if config.role not in ("clean", "audited"):
                 from privbench.targets.prism.membership import run_membership
 
-                return run_membership(config, rng, progress or (lambda stage, share: None))
+                return run_membership(config, rng, progress or (lambda stage, share: None), adversary)
             return self._run(config, rng, adversary, progress, folder)
 
     def _run(

@@ -188,8 +188,10 @@ class Trainer:
     def _step(self, batch: Tensor, epoch: int, noise: Noise, tape: Tape | None) -> float:
         """One batch: forward at the sites, gradients at the server, release, backward at the sites."""
         network, defense, rows = self.network, self.config.defense, batch.numpy()
+        for task, labels in self.train.labels.items():
+            self._to_adversary("server", Channel.LABELS, task, rows, labels[batch])
         sent = {site: network.encoders[site](self.train.sites[site][:, batch]) for site in network.sites}
-        z = torch.cat([self._through_adversary(site, rows, value.detach()) for site, value in sent.items()], dim=1)
+        z = torch.cat([self._received(site, rows, value.detach()) for site, value in sent.items()], dim=1)
         z.requires_grad_()
         logits = network.server(z)
         losses = self._losses(logits, batch)
@@ -209,7 +211,7 @@ class Trainer:
             bounded = {task: defense.bounded(part, clip) for task, part in parts.items()}
             clean = torch.stack(list(bounded.values())).sum(dim=0)
             draw = defense.noise((len(batch), network.width), noise.sigma[site], epoch, self.streams.noise)
-            released = clean + draw
+            released = self._through_adversary("server", Channel.GRADIENTS, site, rows, clean + draw)
             if tape is not None:
                 tape.release(site, rows, clean, released)
             if site == self.config.party:
@@ -225,17 +227,27 @@ class Trainer:
 
     def _site_step(self, site: str, rows: Rows, sent: Tensor, released: Tensor) -> None:
         """The site trains on what it received, less the batch mean: post-processing of the release."""
-        if self.adversary is not None and self.adversary.party == site:
-            self.adversary.receive(Channel.GRADIENTS, rows, released.numpy())
+        self._to_adversary(site, Channel.GRADIENTS, site, rows, released)
         centred = released - released.mean(dim=0, keepdim=True)
         self.encoder_steps[site].zero_grad()
         torch.autograd.backward(sent, centred / len(rows))
         self.encoder_steps[site].step()
 
-    def _through_adversary(self, site: str, rows: Rows, value: Tensor) -> Tensor:
-        if self.adversary is None or self.adversary.party != site:
+    def _received(self, site: str, rows: Rows, sent: Tensor) -> Tensor:
+        """The site's activations [B, d] as they reach the server."""
+        value = self._through_adversary(site, Channel.ACTIVATIONS, site, rows, sent)
+        self._to_adversary("server", Channel.ACTIVATIONS, site, rows, value)
+        return value
+
+    def _through_adversary(self, party: str, channel: Channel, name: str, rows: Rows, value: Tensor) -> Tensor:
+        """What leaves this party, to or from the site of this name: the adversary's where the party is its own."""
+        if self.adversary is None or self.adversary.party != party:
             return value
-        return torch.from_numpy(self.adversary.send(Channel.ACTIVATIONS, rows, value.numpy()))
+        return torch.from_numpy(self.adversary.send(channel, name, rows, value.numpy()))
+
+    def _to_adversary(self, party: str, channel: Channel, name: str, rows: Rows, value: Tensor) -> None:
+        if self.adversary is not None and self.adversary.party == party:
+            self.adversary.receive(channel, name, rows, value.numpy())
 
     def _hypotheses(self, logits: Mapping[str, Tensor], z: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
         """Per moved task the per-sample gradients [B, sites, d] if all its labels were 0, and if all were 1.

@@ -183,10 +183,12 @@ class Shouter(ActiveAdversary):
     def __init__(self) -> None:
         self.received = 0
 
-    def send(self, channel: Channel, records: npt.NDArray[np.int64], sent: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def send(
+        self, channel: Channel, name: str, records: npt.NDArray[np.int64], sent: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
         return sent * np.float32(10)
 
-    def receive(self, channel: Channel, records: npt.NDArray[np.int64], received: npt.NDArray[Any]) -> None:
+    def receive(self, channel: Channel, name: str, records: npt.NDArray[np.int64], received: npt.NDArray[Any]) -> None:
         self.received += len(records)
 
 

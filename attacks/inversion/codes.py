@@ -1,0 +1,103 @@
+"""What attacks without pairs share: codes of inputs, and a judge that tells two sets of labelled vectors apart.
+
+A server that knows inputs of some patients and the activations of others can only match the two sets as a whole. What
+their labels say of both settles which way round they match.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from privbench.attacks.inversion.networks import perceptron, standardised, tensor_of, unscaled
+from privbench.estimates import Floats, Known, Mask
+
+MOST = 6
+"""Principal components in a code: further ones are hardly told apart, and a wrong one costs more than none."""
+_SCALE = 0.3
+"""Spread of a code's first component: a recurrent site sends numbers between -1 and 1."""
+_LABELS = 2.0
+"""Distance between labels, in spreads of the code's first component, to the judge."""
+_WIDTH, _RATE, _PENALTY = 128, 1e-3, 1.0
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Principal components of inputs in standard units: centre [H * F], axes [k, H * F], k at most MOST; scale: of all
+    of them, so that the first has the spread _SCALE.
+    """
+
+    centre: Floats
+    axes: Floats
+    scale: float
+
+    @classmethod
+    def of(cls, inputs: Floats, observed: Mask, width: int) -> Codes:
+        """Of inputs [A, H, F]; no more components than an activation has numbers, or the inputs directions."""
+        flat = _flat(inputs, observed)
+        centre = flat.mean(axis=0)
+        _, sizes, axes = np.linalg.svd(flat - centre, full_matrices=False)
+        k = min(MOST, width, max(int((sizes > 1e-6 * sizes[0]).sum()), 1))
+        first = float(sizes[0]) / len(flat) ** 0.5
+        return cls(centre, axes[:k], _SCALE / first if first > 0 else 1.0)
+
+    def encode(self, inputs: Floats, observed: Mask) -> Floats:
+        """Codes [A, k] of inputs [A, H, F]."""
+        codes: Floats = (_flat(inputs, observed) - self.centre) @ self.axes.T * self.scale
+        return codes
+
+    def decode(self, found: Floats, codes: Floats, known: Known) -> Floats:
+        """Inputs [m, H, F] that the codes found [m, k] stand for, each component given mean and spread of the known
+        ones, codes [A, k]: what a set as a whole says is certain, and is not left to the match.
+        """
+        spread = found.std(axis=0)
+        unit = (found - found.mean(axis=0)) / np.where(spread > 0, spread, 1)
+        aligned = unit * codes.std(axis=0) + codes.mean(axis=0)
+        return unscaled(known, aligned / self.scale @ self.axes + self.centre)
+
+
+class Judge:
+    """A logistic discriminator of labelled vectors, its slope at the true ones held down (Mescheder, Geiger, Nowozin
+    2018). true [A, d] with labels [A, L]; what it is shown has the same columns.
+    """
+
+    def __init__(self, true: Tensor, labels: Tensor, rng: np.random.Generator) -> None:
+        self._weight = _LABELS * _SCALE
+        self._true, self._rng = self._beside(true, labels), rng
+        self._model = perceptron(self._true.shape[1], _WIDTH, 1, rng)
+        self._step = torch.optim.Adam(self._model.parameters(), lr=_RATE, betas=(0.5, 0.9), fused=True)
+
+    def learn(self, shown: Tensor, labels: Tensor, steps: int) -> None:
+        other = self._beside(shown.detach(), labels)
+        for _ in range(steps):
+            rows = torch.from_numpy(self._rng.integers(0, len(self._true), len(other)))
+            true = self._true[rows].clone().requires_grad_()
+            said = self._model(true)
+            (slope,) = torch.autograd.grad(said.sum(), true, create_graph=True)
+            loss = softplus(-said).mean() + softplus(self._model(other)).mean()
+            self._step.zero_grad()
+            torch.autograd.backward(loss + _PENALTY / 2 * (slope**2).sum(dim=1).mean())
+            self._step.step()
+
+    def unlike(self, shown: Tensor, labels: Tensor) -> Tensor:
+        """How unlike the true ones each of the shown is, [B]; differentiable."""
+        found: Tensor = softplus(-self._model(self._beside(shown, labels)))[:, 0]
+        return found
+
+    def _beside(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        return torch.cat([vectors, self._weight * labels], dim=1)
+
+
+def label_tensors(own: Floats, *others: Floats) -> tuple[Tensor, ...]:
+    """Label columns [., L], of one's own the least at 0 and the largest at 1; one that does not vary is left out."""
+    low, high = own.min(axis=0, initial=np.inf), own.max(axis=0, initial=-np.inf)
+    use = high > low
+    return tuple(tensor_of((part[:, use] - low[use]) / (high - low)[use]) for part in (own, *others))
+
+
+def _flat(inputs: Floats, observed: Mask) -> Floats:
+    return standardised(inputs, observed).reshape(len(inputs), -1)

@@ -1,0 +1,62 @@
+"""What an adversary that acts in a run does to the tasks: a change that users of the model could notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.stats.auc import macro_auc, macro_gain
+from privbench.target import TargetRun
+
+POPULATION = "outputs/population"
+
+
+@dataclass(frozen=True)
+class Harm:
+    """One task's AUC (averaged over its labels) on the same records in the honest run and in the one acted in.
+
+    change: the second less the first, paired, with a 95% interval over the choice of records.
+    """
+
+    task: str
+    honest: float
+    acted: float
+    change: float
+    low: float
+    high: float
+    n: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def harms(honest: TargetRun, acted: TargetRun) -> tuple[Harm, ...]:
+    """Of every task whose outputs both runs recorded for records that neither was trained on."""
+    return tuple(_harms(honest, acted))
+
+
+def _harms(honest: TargetRun, acted: TargetRun) -> Iterator[Harm]:
+    arrays, others = honest.transcript.arrays, acted.transcript.arrays
+    if POPULATION not in arrays:
+        return
+    rows = np.flatnonzero(np.asarray(arrays[POPULATION]))
+    for name in sorted(arrays):
+        if not (name.startswith("outputs/") and name.endswith("/labels")):
+            continue
+        outputs = name.removesuffix("/labels")
+        labels = np.asarray(arrays[name])[rows].reshape(len(rows), -1)
+        before, after = (np.asarray(side[outputs])[rows] for side in (arrays, others))
+        if labels.shape != before.shape or not _two_classes(labels):
+            continue
+        ours, theirs, gain = macro_auc(before, labels), macro_auc(after, labels), macro_gain(after, before, labels)
+        task = outputs.removeprefix("outputs/")
+        yield Harm(task, ours.value, theirs.value, gain.value, gain.low, gain.high, len(rows))
+
+
+def _two_classes(labels: npt.NDArray[np.int64]) -> bool:
+    """Whether some column of [N, L] has an AUC: zeros and ones only, and both."""
+    return bool(np.isin(labels, (0, 1)).all() and (labels.min(axis=0) < labels.max(axis=0)).any())
