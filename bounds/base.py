@@ -16,7 +16,8 @@ from privbench.mechanism import Claim, Kind, Mechanism
 class BoundCard:
     """What `privbench list bounds` shows.
 
-    releases: "one" release, "all" of them, or both; kinds: of mechanisms about which the bound may say something.
+    releases: "one" release, "all" of them, or both; kinds: of mechanisms about which the bound may say something;
+    secret: whether it speaks about labels that are guessed or about inputs that are estimated.
     """
 
     name: str
@@ -25,6 +26,7 @@ class BoundCard:
     releases: tuple[Literal["one", "all"], ...]
     about: Literal["mechanism", "claim"]
     kinds: tuple[Kind, ...] = ("gaussian",)
+    secret: Literal["label", "input"] = "label"
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,14 @@ def lowest_rho(moved: int) -> float:
     return -1 / (moved - 1) if moved > 1 else -1.0
 
 
-class Bound(ABC):
-    """Base of all bounds: pure functions of a mechanism and a question."""
+class BoundBase(ABC):
+    """What bounds of every kind have: a card."""
 
     card: ClassVar[BoundCard]
+
+
+class Bound(BoundBase):
+    """Base of all bounds on guessed labels: pure functions of a mechanism and a question."""
 
     @abstractmethod
     def evaluate(self, mechanism: Mechanism, question: Question) -> BoundValue | Unsupported:

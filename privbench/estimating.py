@@ -9,6 +9,7 @@ import numpy as np
 
 from privbench.attack import AttackCard, Hints, Index, NotApplicable, view_of
 from privbench.blind import summaries
+from privbench.bounds.inputs import Cut, describe_cut
 from privbench.errors import InputError
 from privbench.estimated import Fit, Measured, shuffled
 from privbench.estimates import ActiveEstimation, Estimation, Floats, Mask, mean_of, ridge, told_of
@@ -58,8 +59,8 @@ class Example:
 class Estimates:
     """All estimations of one run. victim: whose inputs; scored [m]: record numbers; features: names and units.
 
-    shown: the attack whose estimates the examples are, the best one that was asked about every record; None, and no
-    examples, where the records are real.
+    cut: what bounds need to know of it, None where it is not linear or not noised. shown: the attack whose estimates
+    the examples are, the best one that was asked about every record; None, and no examples, where the records are real.
     """
 
     victim: str
@@ -70,6 +71,7 @@ class Estimates:
     hours: int
     features: tuple[Mapping[str, str], ...]
     mechanism: Mechanism | None
+    cut: Cut | None
     shown: str | None
     examples: tuple[Example, ...]
 
@@ -122,6 +124,7 @@ def estimate_all(
         hours=bench.truth.values.shape[1],
         features=_named(run.transcript.metadata.get("features", {}).get(bench.victim, ()), bench.truth),
         mechanism=input_mechanism(run.mechanisms, bench.victim),
+        cut=_cut(run, bench),
         shown=best,
         examples=() if best is None else _examples(bench.truth, found[best]),
     )
@@ -177,6 +180,22 @@ class _Bench:
         others = None if self.others is None else truth.fit(self.others[rows])
         wrong = truth.fit(shuffled(estimate, order))
         return Estimated(card, threat, truth.fit(estimate), wrong, truth.fit(self.prior[rows]), others, done)
+
+
+def _cut(run: TargetRun, bench: _Bench) -> Cut | None:
+    """The noised linear cut in standard units of the inputs: the drawn ones' own, or those of what was measured."""
+    mechanism, weight = input_mechanism(run.mechanisms, bench.victim), f"model/{bench.victim}/weight"
+    gaussian = mechanism is not None and mechanism.kind == "gaussian" and mechanism.total_sigma > 0
+    if mechanism is None or not gaussian or weight not in run.transcript.arrays or not bench.truth.observed.all():
+        return None
+    normal = run.secrets.metadata.get("priors", {}).get(bench.victim) == "standard-normal"
+    inputs = bench.truth.values.reshape(len(bench.truth.values), -1)
+    spread = np.ones(inputs.shape[1]) if normal else inputs.std(axis=0)
+    covariance = np.eye(inputs.shape[1]) if normal else np.atleast_2d(np.corrcoef(inputs.T))
+    releases = len(run.transcript.arrays[f"activations/{bench.victim}"])
+    scaled = run.transcript.array(weight).astype(np.float64) * spread
+    found = describe_cut(scaled, covariance, mechanism.total_sigma, releases, normal=normal)
+    return found if isinstance(found, Cut) else None
 
 
 def _measured(secrets: Secrets, victim: str, rows: Index) -> Measured:

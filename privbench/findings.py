@@ -210,7 +210,7 @@ def _plan(evidence: Evidence, registry: Registry) -> Iterator[_Cell]:
 
 def _relevant(evidence: Evidence, registry: Registry) -> dict[str, Bound]:
     mechanism = evidence.attacked.mechanism
-    bounds: dict[str, Bound] = {name: registry.get("bounds", name)() for name in registry.names("bounds")}
+    bounds = registry.made("bounds", Bound)  # type: ignore[type-abstract]
     kind = mechanism.kind if mechanism is not None else None
     return {name: bound for name, bound in bounds.items() if kind in bound.card.kinds}
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import AttackCard
+from privbench.bounds.base import BoundValue
+from privbench.bounds.inputs import InputBound
 from privbench.estimated import GOOD, METRICS, Fit
 from privbench.estimating import Estimated, Estimates
 from privbench.findings import NOTHING, Header, Judged, refused
 from privbench.findings_inputs import no_bound
 from privbench.record import Finding
+from privbench.registry import Registry
 from privbench.scoring import CONTROL_LEVEL, Control
 from privbench.stats import binomial
 from privbench.strength import beside_strongest
@@ -22,6 +27,7 @@ from privbench.threat import ThreatModel
 from privbench.verdict import Verdict
 
 LEVEL = 0.95
+BESIDE = "bounds on inputs speak about R2 only"
 
 
 @dataclass(frozen=True)
@@ -35,22 +41,49 @@ class _Value:
     control: Control | None
 
 
-def assemble_estimates(header: Header, estimates: Estimates) -> Judged:
-    """Three findings per attack; no bound speaks about them where nothing is added at the cut."""
+def assemble_estimates(header: Header, estimates: Estimates, registry: Registry) -> Judged:
+    """Three findings per attack, and of R2 one for each bound; none speaks where nothing is added at the cut."""
     findings: list[Finding] = []
+    values = _bound_values(estimates, registry)
     secret = f"input/{estimates.victim}"
     scores: dict[str, npt.NDArray[Any]] = {f"index/{secret}": estimates.scored}
     for name, outcome in estimates.outcomes.items():
         scores |= {f"fit/{part}{name}/{secret}": kept(fit) for part, fit in fits(outcome).items()}
         for found in _values(outcome):
             blank = _blank(header, name, outcome.card, outcome.threat, secret, found.metric)
-            findings.append(_filled(blank, found, outcome, estimates))
+            reason = BESIDE if values else no_bound(estimates.mechanism)
+            filled = _filled(blank, found, outcome, reason)
+            findings += _held(filled, outcome.fit, values) if found.metric == METRICS[0] else [filled]
     for name, (card, threat, why) in estimates.refused.items():
         findings.append(refused(_blank(header, name, card, threat, secret, METRICS[0]), why))
     broken = any((item.controls["negative"] or {}).get("passed") is False for item in findings)
     flags = ("SHUFFLED_CONTROL_FAILED",) if broken else ()
     ranked = beside_strongest(findings, METRICS[0], 0.0, float)
     return Judged(ranked, tuple(item.id for item in ranked), flags, {}, scores)
+
+
+def _bound_values(estimates: Estimates, registry: Registry) -> dict[str, BoundValue]:
+    """What each bound says of this cut; those that say nothing are left out."""
+    if estimates.cut is None:
+        return {}
+    bounds: dict[str, InputBound] = registry.made("bounds", InputBound)  # type: ignore[type-abstract]
+    found = {name: bound.evaluate(estimates.cut) for name, bound in bounds.items()}
+    return {name: value for name, value in found.items() if isinstance(value, BoundValue)}
+
+
+def _held(finding: Finding, fit: Fit, values: Mapping[str, BoundValue]) -> list[Finding]:
+    """The finding beside every bound, or by itself. p: how often so much is read at the bound, by the normal law of a
+    mean over records; shown, not judged.
+    """
+    beside = []
+    for name, value in values.items():
+        p = NormalDist().cdf((value.value - fit.mean) / fit.error) if 0 < fit.error < math.inf else None
+        bound = {"name": name, "unit": value.unit, "value": value.value, "p_value": p, "alpha": None, "needed": None}
+        more = {"inputs": dict(value.inputs), "assumptions": list(value.assumptions)}
+        identity = finding.id.replace(f"/{NOTHING}", f"/{name}")
+        reason = "descriptive: shown, not judged"
+        beside.append(replace(finding, id=identity, bound=bound | more, verdict=Verdict.REPORTED, reason=reason))
+    return beside or [finding]
 
 
 def fits(outcome: Estimated) -> dict[str, Fit]:
@@ -91,7 +124,7 @@ def _blank(header: Header, attack: str, card: AttackCard, threat: ThreatModel, s
     return header.finding(f"{attack}/{secret}/1/{metric}/{NOTHING}", attack, card, threat, secret, 1, metric)
 
 
-def _filled(finding: Finding, found: _Value, outcome: Estimated, estimates: Estimates) -> Finding:
+def _filled(finding: Finding, found: _Value, outcome: Estimated, reason: str) -> Finding:
     return replace(
         finding,
         value=found.value,
@@ -104,5 +137,5 @@ def _filled(finding: Finding, found: _Value, outcome: Estimated, estimates: Esti
         baseline=found.baseline,
         controls={"positive": None, "negative": None if found.control is None else asdict(found.control)},
         verdict=Verdict.UNCOVERED,
-        reason=no_bound(estimates.mechanism),
+        reason=reason,
     )

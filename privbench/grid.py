@@ -146,8 +146,9 @@ def bounds_at(point: Point, registry: Registry) -> dict[str, BoundValue | Unsupp
     mechanism, question = point.describe()
     claim = nominal_claim(point)
     found: dict[str, BoundValue | Unsupported] = {}
-    for name in sorted(registry.names("bounds"), key=_place):
-        bound: Bound = registry.get("bounds", name)()
+    bounds = registry.made("bounds", Bound)  # type: ignore[type-abstract]
+    for name in sorted(bounds, key=_place):
+        bound = bounds[name]
         speaks_about_claims = bound.card.about == "claim"
         if "gaussian" not in bound.card.kinds or (speaks_about_claims and point.sampling is None):
             continue

@@ -63,7 +63,7 @@ def attack(
     kinds = by_kind(names, registry)
     coins = inputs = members = estimates = None
     run = holder(runs, lambda secrets: bool(secrets.coined))
-    if run is not None:
+    if run is not None and kinds[Attack]:
         coins = attack_all(kinds[Attack], registry, threats, run, seed, association=association, progress=progress)
     run = holder(runs, lambda secrets: bool(secrets.given))
     if run is not None:
@@ -118,7 +118,7 @@ def judge_parts(
     ]
     measured = [assemble(evidence, registry)] if evidence is not None else []
     measured += [assemble_inputs(header, parts.inputs)] if parts.inputs is not None else []
-    measured += [assemble_estimates(header, parts.estimates)] if parts.estimates is not None else []
+    measured += [assemble_estimates(header, parts.estimates, registry)] if parts.estimates is not None else []
     measured += [assemble_members(header, parts.members)] if parts.members is not None else []
     first, *rest = (*measured, *absent)
     joined = sum(rest, first)
@@ -196,6 +196,7 @@ def describe_estimates(estimates: Estimates | None) -> dict[str, Any] | None:
             for name, outcome in estimates.outcomes.items()
             if outcome.harms
         },
+        "cut": None if estimates.cut is None else estimates.cut.to_json(),
         "shown": estimates.shown,
         "examples": [_drawn(item) for item in estimates.examples],
     }

@@ -25,6 +25,8 @@ from privbench.tensors import Array, Blocks, Stored, TensorWriter, is_float, rea
 SMALLEST, LARGEST = 1e-12, 1e12
 """Clips and sigmas outside are none, or lie outside the arithmetic of 32-bit releases."""
 MOST_CLAIMS = 20
+PRIORS = ("standard-normal",)
+"""Distributions of inputs: each entry an independent standard normal."""
 JOINT = "joint"
 """The secret whose coin sets every label that the curious site does not hold."""
 MEMBER = "member"
@@ -199,11 +201,12 @@ class Secrets(Recording):
     or token ids int64 [N, L] (-1 padding) with inputs/SITE/answers int64 [N, L], the number of the question that a
     token answers, -1 in the template.
 
-    Metadata: "joint", the tasks that the joint coin moves.
+    Metadata: "joint", the tasks that the joint coin moves; "priors", by SITE the distribution that its inputs were
+    drawn from, where that is known: one of PRIORS.
     """
 
     kind: ClassVar[Kind] = "secrets"
-    keys: ClassVar[tuple[str, ...]] = ("joint",)
+    keys: ClassVar[tuple[str, ...]] = ("joint", "priors")
 
     @property
     def joint(self) -> tuple[str, ...]:
@@ -264,6 +267,13 @@ class Secrets(Recording):
             raise InputError(f"{where}: 'joint' in the metadata must be a list of task names, got {str(joint)[:60]}.")
         if len(set(joint)) != len(joint) or (f"canary/{JOINT}" in self.arrays and not joint):
             raise InputError(f"{where}: 'joint' in the metadata must name each task that the joint coin moves, once.")
+        priors = self.metadata.get("priors", {})
+        known = isinstance(priors, Mapping) and set(priors) <= set(self.measured)
+        if not known or not all(prior in PRIORS for prior in priors.values()):
+            raise InputError(
+                f"{where}: 'priors' in the metadata is {str(priors)[:60]}; it maps sites with inputs/SITE to one of "
+                f"{', '.join(PRIORS)}."
+            )
         for party in self.given:
             self._check_answers(party, where)
         self._check_membership(where)

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from privbench.errors import InputError, unknown
 
+T = TypeVar("T")
 Group = Literal["targets", "attacks", "defenses", "bounds"]
 
 GROUPS: tuple[Group, ...] = ("targets", "attacks", "defenses", "bounds")
@@ -32,7 +33,7 @@ BASES: Mapping[Group, str] = {
     "targets": "privbench.target:Target",
     "attacks": "privbench.attack:AttackBase",
     "defenses": "privbench.defenses.base:Defense",
-    "bounds": "privbench.bounds.base:Bound",
+    "bounds": "privbench.bounds.base:BoundBase",
 }
 
 BUILT_IN: Mapping[Group, Mapping[str, str]] = {
@@ -73,6 +74,8 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "g-as-published": "privbench.bounds.gaussian_sum:AsPublished",
         "single-task": "privbench.bounds.gaussian_sum:SingleTask",
         "label-dp": "privbench.bounds.labels:PureLabelDP",
+        "channel": "privbench.bounds.inputs:Channel",
+        "fisher": "privbench.bounds.inputs:Fisher",
         "dp-cap": "privbench.bounds.claims:DPCap",
         "nominal-curve": "privbench.bounds.claims:NominalCurve",
     },
@@ -100,6 +103,11 @@ class Registry:
                 f"{SINGULAR[group]} '{name}' ({reference}) is not a subclass of {BASES[group]}; derive it from there."
             )
         return found
+
+    def made(self, group: Group, kind: type[T]) -> dict[str, T]:
+        """An instance of each member that is of this kind, by name, in registry order."""
+        found = {name: self.get(group, name) for name in self.names(group)}
+        return {name: member() for name, member in found.items() if issubclass(member, kind)}
 
     def add(self, group: Group, name: str, reference: str) -> Registry:
         """A registry with one more entry; a collision raises and shows both."""

@@ -60,7 +60,8 @@ class Parts:
 
     @property
     def mechanism(self) -> Mechanism | None:
-        return gradient_mechanism(self.mechanisms, self.audit.findings[0].party)
+        """On the gradients of the curious site, also where no finding is about them."""
+        return gradient_mechanism(self.mechanisms, str(self.resolved.get("party", self.audit.findings[0].party)))
 
     @property
     def noised(self) -> bool:
@@ -68,11 +69,25 @@ class Parts:
 
     @property
     def releases(self) -> int:
-        return releases_of(self.audit)
+        """T, by the findings about coins, or as configured where no coin was guessed."""
+        if self.audit.secret is not None or not self.configured:
+            return releases_of(self.audit)
+        return int(self.settings.get("epochs", self.settings.get("releases", 1)))
 
     @property
     def moved(self) -> tuple[str, ...]:
-        return () if self.audit.secret is None else tuple(self.audit.secret["moved"])
+        """The tasks that the coin moves, as recorded or, where no coin was guessed, as configured."""
+        return tuple(self.audit.secret["moved"]) if self.audit.secret is not None else self.moved_by_manifest or ()
+
+    @property
+    def moved_by_manifest(self) -> tuple[str, ...] | None:
+        """The tasks that the coin moves by the configuration; None where that does not say."""
+        tasks, count = self.resolved.get("tasks"), self.settings.get("moved")
+        if isinstance(tasks, Mapping):
+            return tuple(task for task, holder in tasks.items() if holder != self.resolved.get("party"))
+        if isinstance(count, int) and self.mechanism is not None:
+            return self.mechanism.tasks[: count or None]
+        return None
 
     @property
     def sample_rate(self) -> float | None:

@@ -74,10 +74,9 @@ def _manifest(parts: Parts) -> Iterator[str]:
         ("findings: seed", first.seed, given.get("seed")),
         ("findings: eps", first.eps, resolved["eps"]),
         ("findings: defense", first.defense, resolved["defense"]),
-        ("findings: party", first.party, resolved.get("party", first.party)),
     ]
     if audit.secret is not None:
-        rows += _coins(parts, audit.secret)
+        rows += [("findings: party", first.party, resolved.get("party", first.party)), *_coins(parts, audit.secret)]
     if not parts.configured:
         rows += [("manifest/data/name", resolved["data"], given["recording"].get("transcript"))]
     for where, recorded, expected in rows:
@@ -93,23 +92,14 @@ def _coins(parts: Parts, secret: Mapping[str, Any]) -> list[tuple[str, Any, Any]
         return rows
     records, canaries = settings.get("records", secret["records"]), settings.get("canaries", secret["canaries"])
     total = settings.get("epochs", settings.get("releases", parts.releases))
+    by_manifest = parts.moved_by_manifest
     return [
         *rows,
         ("secret/records", secret["records"], records),
         ("secret/canaries", secret["canaries"], canaries or records),
         ("findings: releases", parts.releases, total),
-        ("secret/moved", list(parts.moved), _moved(parts)),
+        ("secret/moved", list(parts.moved), list(parts.moved if by_manifest is None else by_manifest)),
     ]
-
-
-def _moved(parts: Parts) -> list[str]:
-    """The tasks that the coin moves by the configuration, or as recorded where that does not say."""
-    tasks, count = parts.resolved.get("tasks"), parts.settings.get("moved")
-    if isinstance(tasks, Mapping):
-        return [task for task, holder in tasks.items() if holder != parts.resolved.get("party")]
-    if isinstance(count, int) and parts.mechanism is not None:
-        return list(parts.mechanism.tasks[: count or None])
-    return list(parts.moved)
 
 
 def _target(parts: Parts, registry: Registry) -> Iterator[str]:

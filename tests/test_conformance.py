@@ -15,6 +15,7 @@ from bench import bench
 from conftest import SMALL
 
 from privbench.attack import Attack, Hints, Inversion
+from privbench.bounds.base import Bound
 from privbench.conformance import (
     ATTACK_CHECKS,
     BOUND_CHECKS,
@@ -40,7 +41,7 @@ from privbench.registry import Registry, default_registry
 REGISTRY = default_registry()
 KINDS = by_kind(REGISTRY.names("attacks"), REGISTRY)
 INVERSIONS, ATTACKS = KINDS[Inversion], KINDS[Attack]
-BOUNDS, DEFENSES = (REGISTRY.names(group) for group in ("bounds", "defenses"))
+BOUNDS, DEFENSES = tuple(REGISTRY.made("bounds", Bound)), REGISTRY.names("defenses")
 TARGETS: Mapping[str, AuditOptions] = {
     "gaussian": AuditOptions("gaussian", sigma=2.0, settings={"records": "200", "releases": "3"}),
     "prism": AuditOptions("prism", eps=0.5, settings=SMALL),

@@ -135,6 +135,13 @@ class GaussianConfig:
         return Mechanism("gradients", SITE, "gaussian", self.draw.clip, "task", noise, sigmas, server_noised=True)
 
     @property
+    def cut(self) -> Mechanism | None:
+        """What is done to the inputs that are sent through the linear cut."""
+        if not self.draw.inputs or not self.draw.cut_noise:
+            return None
+        return Mechanism("activations", SITE, "gaussian", noise="once", sigma={"cut": self.draw.cut_noise})
+
+    @property
     def sample_rate(self) -> float:
         return min(1.0, self.draw.batch / self.draw.records)
 

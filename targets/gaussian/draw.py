@@ -45,7 +45,8 @@ def draw_recording(config: GaussianConfig, rng: np.random.Generator, report: Pro
     labels_rng, gain_rng, direction_rng, seen_rng, noise_rng, cut_rng = rng.spawn(6)
     labels, secrets = _labels(draw, labels_rng)
     sent, behind = linear_cut(draw, cut_rng) if draw.inputs else ({}, {})
-    secrets = Secrets({**secrets.arrays, **behind}, secrets.metadata)
+    priors = {"priors": {SITE: "standard-normal"}} if draw.inputs else {}
+    secrets = Secrets({**secrets.arrays, **behind}, {**secrets.metadata, **priors})
     gains = draw.gain * np.exp(draw.spread * gain_rng.standard_normal(draw.records))
     directions = _directions(draw, direction_rng)
     scales = {side: _bounded(draw, gains, np.full_like(labels, side)) for side in (0, 1)}
@@ -77,7 +78,8 @@ def draw_recording(config: GaussianConfig, rng: np.random.Generator, report: Pro
         for name, array in {f"gradients/{SITE}/seen": seen, **sent}.items():
             transcript.put(name, array)
         claims = [claim.to_json() for claim in config.claims]
-        metadata = {"mechanisms": [config.mechanism.to_json()], "claims": claims}
+        described = [config.mechanism] if config.cut is None else [config.mechanism, config.cut]
+        metadata = {"mechanisms": [item.to_json() for item in described], "claims": claims}
         recorded = transcript.finish(metadata), oracle.finish({})
     return Drawn(*recorded, secrets, _batch_dependence(draw, gains, labels), _clip_fraction(draw, gains, labels))
 
@@ -95,6 +97,7 @@ def linear_cut(draw: Draw, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
     e = x[:, 0] @ frame.T + draw.cut_noise * rng.standard_normal((draw.records, draw.width))
     known = np.sort(rng.choice(draw.records, draw.records // 2, replace=False))
     own: Arrays = {"auxiliary/index": known, f"auxiliary/server/inputs/{SITE}": x[known]}
+    own[f"model/{SITE}/weight"] = frame.astype(np.float32)
     return {f"activations/{SITE}": e[None].astype(np.float32), **own}, {f"inputs/{SITE}": x}
 
 

@@ -19,7 +19,7 @@ from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
 from privbench.targets.gaussian.config import SITE, GaussianConfig, resolve
 from privbench.targets.gaussian.draw import Drawn, draw_recording
-from privbench.threat import Channel, ThreatModel, auditor_of, curious_site, server_with_patients
+from privbench.threat import Channel, ThreatModel, auditor_of, curious_site, server_with_encoder, server_with_patients
 
 
 class GaussianTarget(Target):
@@ -51,7 +51,7 @@ class GaussianTarget(Target):
 
     def threats(self, config: GaussianConfig) -> tuple[ThreatModel, ...]:
         curious = curious_site(SITE)
-        server = (server_with_patients(),) if config.draw.inputs else ()
+        server = (server_with_patients(), server_with_encoder()) if config.draw.inputs else ()
         return curious, auditor_of(curious), *server
 
     def epsilons(self, config: GaussianConfig) -> tuple[Epsilon, ...]:
