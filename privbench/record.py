@@ -24,6 +24,7 @@ from privbench.errors import InputError, RecordError
 
 SCHEMA = "privbench/audit/1"
 AUDIT_FILE = "audit.json"
+SWEEP_FILE = "sweep.json"
 SCORES_FILE = "scores.safetensors"
 
 
@@ -244,15 +245,16 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except FileNotFoundError:
-        inside = "it holds a sweep: give the folder of one of its cells, cells/HASH" if _holds_sweep(path) else ""
+        inside = "it holds a sweep: give the folder of one of its cells, cells/HASH" if holds_sweep(path) else ""
         raise RecordError(f"{path} holds no {AUDIT_FILE}; {inside or 'give the folder of an audit'}.") from None
     except (OSError, ValueError, RecursionError) as error:
         raise RecordError(f"{file} cannot be read: {str(error)[:200]}") from error
     return data
 
 
-def _holds_sweep(path: Path) -> bool:
-    return (path / "sweep.json").exists()
+def holds_sweep(folder: Path) -> bool:
+    """Whether this is the folder of a sweep and of no audit."""
+    return (folder / SWEEP_FILE).is_file() and not (folder / AUDIT_FILE).exists()
 
 
 def _no_constant(name: str) -> None:

@@ -14,11 +14,12 @@ from forging import forge
 
 from privbench.errors import RecordError
 from privbench.options import AuditOptions
+from privbench.record import SWEEP_FILE
 from privbench.registry import Registry
 from privbench.report import sweep_pages
 from privbench.report.pages import write_pages
 from privbench.sweep.plan import plan
-from privbench.sweep.record import SWEEP_FILE, Sweep, read_sweep
+from privbench.sweep.record import Sweep, read_sweep
 from privbench.sweep.summary import collect, judge_again
 from privbench.sweep.verify import verify_sweep
 from privbench.sweep.work import run_cells

@@ -16,10 +16,10 @@ from privbench.cli.console import plain_console
 from privbench.errors import InputError, RecordError, unknown
 from privbench.gate import gate
 from privbench.options import AuditOptions, Setting, settings_of
-from privbench.record import AUDIT_FILE, read
+from privbench.record import AUDIT_FILE, SWEEP_FILE, holds_sweep, read
 from privbench.registry import GROUPS, Registry, default_registry
 from privbench.report.words import headline
-from privbench.sweep.record import SWEEP_FILE, holds_sweep, read_sweep
+from privbench.sweep.record import read_sweep
 
 
 def run_gate(path: Path, *, strict: bool) -> int:

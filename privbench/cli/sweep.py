@@ -19,12 +19,12 @@ from privbench.cli.console import note, plain_console
 from privbench.errors import OK, InputError, PrivbenchError, unknown
 from privbench.grid import parse_range
 from privbench.options import RECORDED, parse_number
-from privbench.record import check_writable
+from privbench.record import SWEEP_FILE, check_writable
 from privbench.registry import default_registry
 from privbench.report import sweep_pages, sweep_terminal
 from privbench.report.pages import write_pages
 from privbench.sweep.plan import Cell, combinations, plan
-from privbench.sweep.record import SWEEP_FILE, Sweep
+from privbench.sweep.record import Sweep
 from privbench.sweep.summary import check_done, collect, exit_code
 from privbench.sweep.work import BACKENDS, Ended, failure, is_done, run_cells
 

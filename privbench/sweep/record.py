@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from privbench.errors import RecordError
-from privbench.record import AUDIT_FILE
+from privbench.record import SWEEP_FILE
 
 SCHEMA = "privbench/sweep/1"
-SWEEP_FILE = "sweep.json"
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,6 @@ class Sweep:
     def to_text(self) -> str:
         data = {"schema": SCHEMA, **asdict(self)}
         return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def holds_sweep(folder: Path) -> bool:
-    """Whether this is the folder of a sweep and of no audit."""
-    return (folder / SWEEP_FILE).is_file() and not (folder / AUDIT_FILE).exists()
 
 
 def read_sweep(folder: Path) -> Sweep:

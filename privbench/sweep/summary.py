@@ -17,6 +17,7 @@ from typing import Any
 import privbench
 from privbench.attack import gradient_mechanism
 from privbench.bounds.base import BoundValue, Question
+from privbench.data.catalogue import without_folders
 from privbench.errors import EXCEEDED, INCOMPLETE, OK, RecordError
 from privbench.flags import VOIDING
 from privbench.mechanism import Mechanism
@@ -133,7 +134,7 @@ def _asked(cell: Cell) -> Row:
         eps="inf" if options.eps == math.inf else options.eps,
         noise_multiplier=options.noise_multiplier,
         seed=options.seed,
-        settings={**({"model": options.model} if options.model else {}), **options.settings},
+        settings={**({"model": without_folders(options.model)} if options.model else {}), **options.settings},
         status="missing",
         reason=None,
         findings=(),

@@ -13,10 +13,10 @@ from typing import Any
 
 from privbench.differences import fields
 from privbench.errors import InputError, RecordError
-from privbench.record import AUDIT_FILE
+from privbench.record import AUDIT_FILE, SWEEP_FILE
 from privbench.registry import Registry
 from privbench.report.sweep_pages import named, pages
-from privbench.sweep.record import SWEEP_FILE, Row, Sweep, read_sweep
+from privbench.sweep.record import Row, Sweep, read_sweep
 from privbench.sweep.summary import judge_again
 from privbench.sweep.work import folder_of
 from privbench.verify import verify
