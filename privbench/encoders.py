@@ -1,13 +1,13 @@
 """A recorded encoder, for who holds it: model/SITE/PARAM as a differentiable function from inputs to the cut.
 
-Two kinds are known by their parameters' names. Linear: `weight` [d, H * F], over inputs in their units. Recurrent:
-torch's own names of a stack of LSTM layers, with `mean` and `spread` [F]; it reads `series.encoded`, and its last state
-is the cut.
+Two kinds are known by their parameters' names. Linear: `weight` [d, H * F] and, where there is one, `bias` [d], over
+inputs in their units. Recurrent: torch's own names of a stack of LSTM layers, with `mean` and `spread` [F]; it reads
+`series.encoded`, and its last state is the cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,12 +57,11 @@ class Encoder:
         """A function from vectors [B, D] to the cut [B, d], both tensors of 32 bits; gradients flow through it."""
         tensors = {name: torch.tensor(np.asarray(values, np.float32)) for name, values in self.parameters.items()}
         if not self.recurrent:
-            weight = tensors["weight"]
-            return lambda entering: entering @ weight.T
+            weight, bias = tensors["weight"], tensors.get("bias", torch.tensor(0.0))
+            return lambda entering: entering @ weight.T + bias
         weights = {name: value for name, value in tensors.items() if name not in ("mean", "spread")}
-        layers = sum(name.startswith("weight_ih") for name in weights)
         with torch.device("meta"):
-            lstm = nn.LSTM(2 * self.features, weights["weight_hh_l0"].shape[1], num_layers=layers)
+            lstm = nn.LSTM(2 * self.features, weights["weight_hh_l0"].shape[1], num_layers=_layers(weights))
         lstm.load_state_dict(weights, assign=True)
         for parameter in lstm.parameters():
             parameter.requires_grad_(False)
@@ -78,18 +77,42 @@ class Encoder:
         return np.asarray(self.parameters[name], np.float64)
 
 
-def encoder_of(parameters: Mapping[str, npt.NDArray[Any]], hours: int, features: int) -> Encoder:
-    """The encoder of these parameters; `InputError` where they are of no known kind or do not fit the inputs."""
+def encoder_of(parameters: Mapping[str, npt.NDArray[Any]], hours: int, features: int, width: int) -> Encoder:
+    """The encoder of these parameters; `InputError` where they are of no known kind, or do not fit the inputs or the
+    `width` numbers of an activation.
+    """
     encoder = Encoder(parameters, hours, features)
-    wanted = {"mean", "spread", "weight_hh_l0"} if encoder.recurrent else {"weight"}
-    missing = sorted(wanted - parameters.keys())
-    if missing:
+    shapes = _recurrent if encoder.recurrent else _linear
+    wanted = shapes(parameters, hours, features, width)
+    for name in sorted(wanted.keys() ^ parameters.keys()):
         raise InputError(
-            f"model/SITE holds {', '.join(sorted(parameters))} and no '{missing[0]}': it is neither a linear encoder "
-            "(weight) nor a recurrent one (LSTM weights, mean, spread); see docs/recordings.md."
+            f"model/SITE has {'no' if name in wanted else 'an unknown'} parameter '{name}' beside "
+            f"{', '.join(sorted(parameters.keys() - {name})) or 'nothing'}: it is neither a linear encoder (weight, "
+            "bias) nor a recurrent one (an LSTM's weights and biases, mean, spread); see docs/recordings.md."
         )
-    width = parameters[_FIRST if encoder.recurrent else "weight"].shape[-1]
-    needed = 2 * features if encoder.recurrent else hours * features
-    if width != needed:
-        raise InputError(f"the encoder in model/SITE reads {width} numbers at a time, the inputs have {needed}.")
+    for name, shape in wanted.items():
+        if parameters[name].shape != shape:
+            raise InputError(
+                f"model/SITE/{name} has shape {list(parameters[name].shape)}; one of {hours} hours of {features} "
+                f"features that sends {width} numbers has {list(shape)} there."
+            )
     return encoder
+
+
+def _linear(parameters: Mapping[str, Any], hours: int, features: int, width: int) -> dict[str, tuple[int, ...]]:
+    """Shapes by name."""
+    return {"weight": (width, hours * features)} | ({"bias": (width,)} if "bias" in parameters else {})
+
+
+def _recurrent(parameters: Mapping[str, Any], hours: int, features: int, width: int) -> dict[str, tuple[int, ...]]:
+    """Shapes by name: an LSTM's four gates beside each other, in as many layers as there are."""
+    shapes: dict[str, tuple[int, ...]] = {"mean": (features,), "spread": (features,)}
+    for layer in range(_layers(parameters)):
+        reads = width if layer else 2 * features
+        shapes |= {f"weight_ih_l{layer}": (4 * width, reads), f"weight_hh_l{layer}": (4 * width, width)}
+        shapes |= {f"bias_{part}_l{layer}": (4 * width,) for part in ("ih", "hh")}
+    return shapes
+
+
+def _layers(parameters: Iterable[str]) -> int:
+    return sum(name.startswith("weight_ih") for name in parameters)

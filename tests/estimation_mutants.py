@@ -1,4 +1,4 @@
-"""Deliberately broken estimations: each is caught by the check it is named after, and by no other."""
+"""Deliberately broken estimations: each is caught by the check that it stands for, and by no other."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
 from privbench.attack import AttackCard, NotApplicable, View
-from privbench.conformance.estimations import SENT, SITE
+from privbench.conformance.client import SITE
+from privbench.conformance.cuts import SENT
 from privbench.errors import InputError
-from privbench.estimates import Estimation, Floats, Known, known_to
+from privbench.estimates import ActiveEstimation, Estimation, Floats, Known, known_to
 from privbench.recording import Secrets
+from privbench.target import ActiveAdversary
 from privbench.tensors import Stored
-from privbench.threat import Channel
+from privbench.threat import Behaviour, Channel
 
 
 class LeastSquares(Estimation):
@@ -106,7 +110,17 @@ class Unitless(LeastSquares):
 
     def run(self, known: Known, rng: np.random.Generator) -> Floats:
         inputs = known.filled
-        return self.fitted(known, (inputs - inputs.mean(axis=(0, 1))) / inputs.std(axis=(0, 1)))
+        mean = inputs.mean(axis=(0, 1))
+        return self.fitted(known, (inputs - mean) / inputs.std(axis=(0, 1)) + mean)
+
+
+class Centreless(LeastSquares):
+    """Takes every mean for 0."""
+
+    def fitted(self, known: Known, inputs: Floats) -> Floats:
+        slopes, *_ = np.linalg.lstsq(known.sent, inputs.reshape(len(inputs), -1))
+        found: Floats = (known.asked @ slopes).reshape(len(known.asked), *inputs.shape[1:])
+        return found
 
 
 class Undemanding(LeastSquares):
@@ -186,6 +200,7 @@ ESTIMATIONS: Mapping[str, type[Estimation]] = {
     "view untouched": Scribbler,
     "permutation": Positional,
     "units": Unitless,
+    "zeros": Centreless,
     "absent channel": Undemanding,
     "absent records": Inventive,
     "overlap": Lenient,
@@ -194,4 +209,127 @@ ESTIMATIONS: Mapping[str, type[Estimation]] = {
     "closed form": Peeper,
     "reads": Timid,
     "more noise": LovesNoise,
+}
+
+
+class Pusher(ActiveAdversary):
+    """Sends a site against what it sent, so that it sends more and more."""
+
+    party = "server"
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.last: npt.NDArray[Any] | None = None
+
+    def receive(self, channel: Channel, name: str, records: npt.NDArray[np.int64], received: npt.NDArray[Any]) -> None:
+        if self.hears(channel) and name == SITE:
+            self.last = received
+
+    def hears(self, channel: Channel) -> bool:
+        return channel is Channel.ACTIVATIONS
+
+    def send(
+        self, channel: Channel, name: str, records: npt.NDArray[np.int64], sent: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
+        if channel is not Channel.GRADIENTS or name != SITE or self.last is None:
+            return sent
+        return -self.last
+
+    def kept(self) -> Mapping[str, npt.NDArray[Any]]:
+        return {"pushed": np.ones(1, np.float32)}
+
+
+class Pushing(LeastSquares, ActiveEstimation):
+    """What the broken ones that act are made of: it passes every check."""
+
+    card = replace(LeastSquares.card, name="inversion/pushing", behaviour=Behaviour.MALICIOUS)
+    By: type[Pusher] = Pusher
+
+    def adversary(self, rng: np.random.Generator) -> ActiveAdversary:
+        return self.By(rng)
+
+
+class Fickle(Pushing):
+    """Draws from the machine's own entropy."""
+
+    class By(Pusher):
+        def send(self, *given: Any) -> npt.NDArray[Any]:
+            sent = super().send(*given)
+            moved = 1e-6 * np.random.default_rng().standard_normal(sent.shape, np.float32)
+            return sent + moved if given[:2] == (Channel.GRADIENTS, SITE) else sent
+
+
+class Widened(Pushing):
+    """Computes in 64 bits and sends them."""
+
+    class By(Pusher):
+        def send(self, *given: Any) -> npt.NDArray[Any]:
+            return super().send(*given).astype(np.float64)
+
+
+class Greedy(Pushing):
+    """Turns every other site's gradients, too."""
+
+    class By(Pusher):
+        def send(
+            self, channel: Channel, name: str, records: npt.NDArray[np.int64], sent: npt.NDArray[Any]
+        ) -> npt.NDArray[Any]:
+            if channel is Channel.GRADIENTS and name != SITE:
+                return -sent
+            return super().send(channel, name, records, sent)
+
+
+class Confused(Pushing):
+    """Takes whatever comes from its site for activations."""
+
+    class By(Pusher):
+        def hears(self, channel: Channel) -> bool:
+            return True
+
+
+class Stirring(Pushing):
+    """Draws from the global generator of torch, as layers do when they are made."""
+
+    class By(Pusher):
+        def begin(self, own: Mapping[str, npt.NDArray[Any]]) -> None:
+            torch.nn.Linear(1, 1)
+
+
+class Scrawler(Pushing):
+    """Turns the labels that it receives into signs, in place."""
+
+    class By(Pusher):
+        def receive(self, *given: Any) -> None:
+            channel, *_, received = given
+            if channel is Channel.LABELS:
+                received *= 2
+                received -= 1
+            super().receive(*given)
+
+
+class Onlooker(Pushing):
+    """Does not mind whether it took part."""
+
+    def lacks(self, view: View) -> str | None:
+        return None
+
+
+class Obliging(Pushing):
+    """Returns something for whoever only looks on."""
+
+    def __call__(self, view: View, rng: np.random.Generator) -> Floats | NotApplicable:
+        if view.threat.behaviour is Behaviour.CURIOUS:
+            return np.zeros((len(view.candidates), 1, 1))
+        return super().__call__(view, rng)
+
+
+ACTIVE: Mapping[str, type[Pushing]] = {
+    "acts alike": Fickle,
+    "acts in form": Widened,
+    "acts at one site": Greedy,
+    "acts on its channels": Confused,
+    "acts by its generator": Stirring,
+    "acts untouching": Scrawler,
+    "own run": Onlooker,
+    "curious party": Obliging,
 }

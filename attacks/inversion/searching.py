@@ -49,7 +49,8 @@ def likeliest(known: Known, steps: int) -> Floats:
 
     The likelihood's variance is that of the known records' own activations around what the encoder makes of them.
     """
-    encoder = encoder_of(known.encoder, *known.inputs.shape[1:])
+    _, hours, features = known.inputs.shape
+    encoder = encoder_of(known.encoder, hours, features, known.sent.shape[1])
     with one_torch_thread():
         forward = encoder.build()
         entering = encoder.entering(with_means(known.inputs, known.observed), known.observed)

@@ -7,6 +7,7 @@ Our own members run through the same checks, with no privileges. A known failure
 (`expected={"check": "why"}`); one that then passes is reported too, so that the list stays true.
 """
 
+from privbench.conformance.acting import ACTIVE_CHECKS
 from privbench.conformance.attacks import ATTACK_CHECKS, check_attack
 from privbench.conformance.base import Check, ConformanceError, Result, require
 from privbench.conformance.bounds import BOUND_CHECKS, check_bound
@@ -17,6 +18,7 @@ from privbench.conformance.members import MEMBERSHIP_CHECKS, check_membership
 from privbench.conformance.targets import TARGET_CHECKS, TargetSubject, check_target
 
 __all__ = [
+    "ACTIVE_CHECKS",
     "ATTACK_CHECKS",
     "BOUND_CHECKS",
     "DEFENSE_CHECKS",

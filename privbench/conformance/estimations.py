@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from privbench.attack import Hints, Index, NotApplicable, View, view_of
+from privbench.attack import NotApplicable, View
+from privbench.conformance.acting import ACTIVE_CHECKS
 from privbench.conformance.base import ERRORS, Check, ConformanceError, Result, blanks, global_generators, run_checks
+from privbench.conformance.cuts import (
+    BIAS,
+    HOURS,
+    INDEX,
+    INPUTS,
+    KNOWN,
+    LABELS,
+    MODEL,
+    RECORDS,
+    SENT,
+    STEPS,
+    TOLD,
+    WEIGHT,
+    EstimationStand,
+    Make,
+    estimation_stand,
+)
 from privbench.errors import InputError, PrivbenchError
-from privbench.estimated import Fit, Measured
-from privbench.estimates import Estimation, Floats
-from privbench.recording import Secrets, Transcript
+from privbench.estimates import ActiveEstimation, Estimation, Floats
 from privbench.tensors import Blocks
-from privbench.threat import Channel, Knowledge, ThreatModel, server_with_patients
+from privbench.threat import Channel, Knowledge
 
-Make = Callable[[], Estimation]
-
-SITE = "A"
-SENT, INDEX, TOLD = f"activations/{SITE}", "auxiliary/index", f"auxiliary/server/inputs/{SITE}"
-RECORDS, KNOWN, HOURS, INPUTS, WIDTH = 240, 160, 2, 3, 8
 STANDS = 3
 """Recordings over which an R2 is averaged, where its sampling error matters."""
 SHARE = 0.5
@@ -36,81 +46,24 @@ correlation with them: the mean of nine such, of 160 values each, lies above onc
 """
 UNEVEN = (1.0, 0.05, 0.3)
 """Inputs that are easy, all but impossible and hard to read: at noise .2 they are explained to .96, .06 and .69."""
-SCALE, SHIFT = np.array([0.5, 1_000.0, 3.0]), np.array([20.0, -5_000.0, 7.0])
-"""Other units of the inputs, and other zeros: the input that cannot be read has the largest."""
-_UNITS = 0.02
+SCALE, SHIFT = np.array([0.5, 1_024.0, 4.0]), np.array([40.0, -5.0, 2.0])
+"""Other units of the inputs, and other zeros in those that they have. The input that cannot be read has the largest
+unit. Powers of two, and whole numbers: nothing is rounded.
+"""
+_ROUNDING = 0.02
 """Of an input's spread: what 32-bit rounding may move its estimates by, on average, in the course of a training."""
 
 
-@dataclass(frozen=True)
-class EstimationStand:
-    """A recording of a linear cut, with the inputs [N, H, F] that only the check knows. `threat` sees everything."""
-
-    transcript: Transcript
-    inputs: Floats
-    threat: ThreatModel
-
-    @property
-    def asked(self) -> Index:
-        """The records whose inputs nobody told."""
-        return np.setdiff1d(np.arange(RECORDS), self.transcript.array(INDEX))
-
-    def view(self, threat: ThreatModel | None = None, candidates: Index | None = None) -> View:
-        rows = self.asked if candidates is None else candidates
-        return view_of(
-            threat or self.threat, self.transcript, secret=SITE, moved=(), candidates=rows, hints=Hints.none()
-        )
-
-    def fit(self, estimate: Floats) -> Fit:
-        """R2 of estimates [m, H, F] of the asked records."""
-        values = self.inputs[self.asked]
-        return Measured(values, np.ones(values.shape, np.bool_)).fit(estimate)
-
-    def stored(self, folder: Path) -> EstimationStand:
-        """The same in files, the scorer's secrets beside the recording, as an audit keeps them."""
-        path = folder / Transcript.file_name()
-        self.transcript.save(path)
-        Secrets({f"inputs/{SITE}": self.inputs.astype(np.float32)}).save(folder / Secrets.file_name())
-        return replace(self, transcript=Transcript.load(path))
-
-
-def estimation_stand(
-    seed: int,
-    noise: float = 1.0,
-    *,
-    gains: tuple[float, ...] = (1.0,) * INPUTS,
-    gaps: float = 0.0,
-    silent: bool = False,
-) -> EstimationStand:
-    """Draw a recording. x ~ N(0, I) goes in, Q (g x) + s n comes out, the columns of Q orthonormal: the best estimate
-    explains g^2 / (g^2 + s^2) of each input. gains: g of each input; noise: s; gaps: share of the known inputs that
-    were not measured; silent: everybody sends the same.
-    """
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((RECORDS, HOURS, INPUTS))
-    frame, _ = np.linalg.qr(rng.standard_normal((WIDTH, HOURS * INPUTS)))
-    sent = (x * gains).reshape(RECORDS, -1) @ frame.T + noise * rng.standard_normal((RECORDS, WIDTH))
-    if silent:
-        sent = np.broadcast_to(sent[0], sent.shape)
-    known = np.sort(rng.choice(RECORDS, KNOWN, replace=False))
-    arrays: dict[str, npt.NDArray[Any]] = {
-        SENT: sent[None].astype(np.float32),
-        INDEX: known,
-        TOLD: x[known].astype(np.float32),
-    }
-    if gaps:
-        arrays[f"{TOLD}/observed"] = (rng.random(x[known].shape) >= gaps).astype(np.uint8)
-    threat = replace(server_with_patients(), channels=frozenset(Channel), knowledge=frozenset(Knowledge))
-    return EstimationStand(Transcript(arrays), x, threat)
-
-
 def check_estimation(make: Make, expected: Mapping[str, str] | None = None) -> tuple[Result, ...]:
-    """Run ESTIMATION_CHECKS on estimations that `make` builds (the class itself, where it needs no arguments)."""
+    """Run ESTIMATION_CHECKS on estimations that `make` builds (the class itself, where it needs no arguments), and
+    ACTIVE_CHECKS on one that acts in a run; what it estimates from is then a run in which it acted.
+    """
     if isinstance(make, Estimation):
         raise ConformanceError(
             "check_estimation takes what makes one: pass the class, or a function without arguments."
         )
-    return run_checks(ESTIMATION_CHECKS, make, expected or {})
+    acting = ACTIVE_CHECKS if isinstance(make(), ActiveEstimation) else ()
+    return run_checks((*ESTIMATION_CHECKS, *acting), make, expected or {})
 
 
 def _estimate(estimation: Estimation, view: View, seed: int = 0) -> Floats:
@@ -125,8 +78,9 @@ def _explained(make: Make, first: int, noise: float = 1.0, *, silent: bool = Fal
     found = []
     for seed in range(first, first + STANDS):
         with tempfile.TemporaryDirectory(prefix="privbench-") as folder:
-            here = estimation_stand(seed, noise, silent=silent).stored(Path(folder))
-            estimate = _estimate(make(), here.view(), seed)
+            attack = make()
+            here = estimation_stand(seed, noise, silent=silent, attack=attack, steps=STEPS).stored(Path(folder))
+            estimate = _estimate(attack, here.view(), seed)
         found.append(here.fit(estimate).mean if np.isfinite(estimate).all() else math.nan)
     return float(np.mean(found))
 
@@ -142,19 +96,19 @@ def _with(view: View, arrays: Mapping[str, Blocks]) -> View:
 
 
 def _deterministic(make: Make) -> str | None:
-    view = estimation_stand(1).view()
+    view = estimation_stand(1, attack=make()).view()
     first, second = (_estimate(make(), view, 7) for _ in range(2))
     return None if np.array_equal(first, second) else "two runs with one seed differ"
 
 
 def _global_generators(make: Make) -> str | None:
-    view, before = estimation_stand(2).view(), global_generators()
+    view, before = estimation_stand(2, attack=make()).view(), global_generators()
     _estimate(make(), view)
     return None if global_generators() == before else "a global random generator was used"
 
 
 def _view_untouched(make: Make) -> str | None:
-    view = estimation_stand(3, gaps=0.2).view()
+    view = estimation_stand(3, gaps=0.2, attack=make()).view()
     shown: dict[str, Blocks] = {name: np.array(array) for name, array in view.arrays.items()}
     watched = shown | {"candidates": view.candidates}
     before = {name: np.array(array) for name, array in watched.items()}
@@ -165,10 +119,11 @@ def _view_untouched(make: Make) -> str | None:
 
 def _equivariant(make: Make) -> str | None:
     """The same records in other rows, asked for in another order: the same estimates, but for rounding."""
-    view, rng = estimation_stand(4).view(), np.random.default_rng(4)
+    view, rng = estimation_stand(4, attack=make()).view(), np.random.default_rng(4)
     rows, asked = rng.permutation(RECORDS), rng.permutation(len(view.candidates))
     place = np.argsort(rows)
-    turned = _with(view, {SENT: view.array(SENT)[:, rows], INDEX: place[np.asarray(view.array(INDEX))]})
+    index = place[np.asarray(view.array(INDEX))]
+    turned = _with(view, {SENT: view.array(SENT)[:, rows], LABELS: view.array(LABELS)[rows], INDEX: index})
     plain = _estimate(make(), view)[asked]
     moved = _estimate(make(), replace(turned, candidates=place[view.candidates[asked]]))
     off = _moved(plain, moved)
@@ -177,54 +132,77 @@ def _equivariant(make: Make) -> str | None:
 
 def _units(make: Make) -> str | None:
     """Feature by feature: how one input is estimated does not depend on the unit of another."""
-    view = estimation_stand(5, 0.2, gains=UNEVEN).view()
-    told = np.asarray(view.array(TOLD), np.float64) * SCALE + SHIFT
-    plain, other = _estimate(make(), view), _estimate(make(), _with(view, {TOLD: told.astype(np.float32)}))
-    off = np.sqrt((((other - SHIFT) / SCALE - plain) ** 2).mean(axis=(0, 1)))
+    return _moves_with(make, SCALE, np.zeros(INPUTS), "units")
+
+
+def _zeros(make: Make) -> str | None:
+    return _moves_with(make, np.ones(INPUTS), SHIFT, "zeros")
+
+
+def _moves_with(make: Make, scale: Floats, shift: Floats, what: str) -> str | None:
+    """The inputs as scale * x + shift, and the encoder that makes the same activations of them."""
+    view = estimation_stand(5, 0.2, gains=UNEVEN, attack=make()).view()
+    told, weight = (np.asarray(view.array(name), np.float64) for name in (TOLD, WEIGHT))
+    weight = weight / np.tile(scale, HOURS)
+    other = {TOLD: told * scale + shift, WEIGHT: weight, BIAS: -weight @ np.tile(shift, HOURS)}
+    turned = _with(view, {name: values.astype(np.float32) for name, values in other.items()})
+    plain, moved = _estimate(make(), view), (_estimate(make(), turned) - shift) / scale
+    off = np.sqrt(((moved - plain) ** 2).mean(axis=(0, 1)))
     worst = int(off.argmax())
-    return (
-        None
-        if off[worst] <= _UNITS
-        else f"with the inputs in other units, estimates of input {worst + 1} move by {off[worst]:.2f} of its spread"
-    )
+    said = f"with the inputs in other {what}, estimates of input {worst + 1} move by {off[worst]:.2f} of its spread"
+    return None if off[worst] <= _ROUNDING else said
 
 
 def _refuses(make: Make) -> str | None:
-    here = estimation_stand(6)
-    for channel in (Channel.ACTIVATIONS, Channel.AUXILIARY):
-        blind = replace(here.threat, channels=here.threat.channels - {channel})
-        result = make()(here.view(blind), np.random.default_rng(0))
-        if not isinstance(result, NotApplicable):
-            return f"ran for an adversary who does not see the {channel}"
-        if str(channel) not in result.reason:
-            return f"its reason does not name the {channel} that it needs: '{result.reason}'"
+    attack = make()
+    here, card = estimation_stand(6, attack=attack), attack.card
+    for channel in sorted({Channel.ACTIVATIONS, Channel.AUXILIARY, *card.channels}):
+        problem = _without(attack, here, str(channel), channels=here.threat.channels - {channel})
+        if problem:
+            return problem
+    for item in card.knowledge:
+        problem = _without(attack, here, str(item), knowledge=here.threat.knowledge - {item})
+        if problem:
+            return problem
     return None
+
+
+def _without(attack: Estimation, here: EstimationStand, missing: str, **less: Any) -> str | None:
+    """What is wrong with what the attack says to an adversary that has less."""
+    result = attack(here.view(replace(here.threat, **less)), np.random.default_rng(0))
+    if not isinstance(result, NotApplicable):
+        return f"ran for an adversary without the {missing}"
+    return None if missing in result.reason else f"its reason does not name the {missing}: '{result.reason}'"
 
 
 def _absent_records(make: Make) -> str | None:
     """Every channel is seen, and nothing was recorded in one of them."""
-    view = estimation_stand(7).view()
-    for name in (SENT, INDEX, TOLD):
+    attack = make()
+    view = estimation_stand(7, attack=attack).view()
+    model = (WEIGHT,) if Knowledge.MODEL in attack.card.knowledge else ()
+    for name in (SENT, INDEX, TOLD, *model):
         less = {key: array for key, array in view.arrays.items() if key != name}
-        result = make()(replace(view, arrays=less), np.random.default_rng(0))
+        result = attack(replace(view, arrays=less), np.random.default_rng(0))
         if not isinstance(result, NotApplicable):
             return f"ran without '{name}'"
-        if name not in result.reason:
-            return f"its reason does not name '{name}', which is missing: '{result.reason}'"
+        named = MODEL if name == WEIGHT else name
+        if named not in result.reason:
+            return f"its reason does not name '{named}', which is missing: '{result.reason}'"
     return None
 
 
 def _overlap(make: Make) -> str | None:
-    here = estimation_stand(8)
+    attack = make()
+    here = estimation_stand(8, attack=attack)
     try:
-        make()(here.view(candidates=np.arange(RECORDS)), np.random.default_rng(0))
+        attack(here.view(candidates=np.arange(RECORDS)), np.random.default_rng(0))
     except InputError:
         return None
     return "estimated records whose inputs it was told"
 
 
 def _unobserved(make: Make) -> str | None:
-    view = estimation_stand(9, gaps=0.3).view()
+    view = estimation_stand(9, gaps=0.3, attack=make()).view()
     told, seen = np.asarray(view.array(TOLD)), np.asarray(view.array(f"{TOLD}/observed"))
     junk = np.where(seen == 1, told, np.float32(-9_999))
     off = _moved(*(_estimate(make(), shown) for shown in (view, _with(view, {TOLD: junk}))))
@@ -249,7 +227,8 @@ def _reads(make: Make) -> str | None:
 
 
 def _noise_hides(make: Make) -> str | None:
-    found = {noise: _explained(make, 40, noise) for noise in (0.5, 1.0, 2.0)}
+    """An estimate that is worse than the mean tells nothing."""
+    found = {noise: max(_explained(make, 40, noise), 0.0) for noise in (0.5, 1.0, 2.0)}
     for quiet, loud in ((0.5, 1.0), (1.0, 2.0)):
         if not found[loud] <= found[quiet] + math.sqrt(2) * _slack():
             return f"explains {found[quiet]:.3f} at noise {quiet:g}, {found[loud]:.3f} at noise {loud:g}"
@@ -271,7 +250,8 @@ ESTIMATION_CHECKS: tuple[Check[Make], ...] = (
     Check("view untouched", "what it is shown stays as it was", _view_untouched),
     Check("permutation", "a record's estimate does not depend on its place", _equivariant),
     Check("units", "each input is estimated in its own unit, whatever that is", _units),
-    Check("absent channel", "without one of its channels it refuses, and names it", _refuses),
+    Check("zeros", "each input is estimated wherever its zero lies", _zeros),
+    Check("absent channel", "without a channel or knowledge that it needs it refuses, and names it", _refuses),
     Check("absent records", "without something to learn from or to read it refuses, and names it", _absent_records),
     Check("overlap", "who is known is never estimated", _overlap),
     Check("unobserved", "what was not measured carries no meaning", _unobserved),
