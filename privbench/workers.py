@@ -16,7 +16,7 @@ import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -57,6 +57,9 @@ def run_all(jobs: Mapping[Role, Job], parallel: int, progress: Progress, folder:
     """Run every job; a single one, or with `parallel` 1, in this process. Recordings stay in `folder`."""
     found = {role: run for role, job in jobs.items() if (run := _kept(job)) is not None}
     missing = {role: job for role, job in jobs.items() if role not in found}
+    for job in missing.values():
+        with _aside(job):  # a cache that cannot be written is better known before hours of training than after
+            pass
     if parallel == 1 or len(missing) <= 1:
         made = {role: _in_this_process(job, progress, folder / role) for role, job in missing.items()}
     else:
@@ -80,16 +83,27 @@ def _kept(job: Job) -> TargetRun | None:
 
 
 def _keep(run: TargetRun, job: Job) -> None:
-    """Put aside, then moved into place; readable by its owner only, since it says things of real records."""
+    """Put aside, then moved into place."""
+    with _aside(job) as aside:
+        if aside is not None and job.kept is not None:
+            save_run(run, aside)
+            _move(aside, job.kept)
+            _forget_old(job.kept.parent)
+
+
+@contextlib.contextmanager
+def _aside(job: Job) -> Iterator[Path | None]:
+    """A folder beside where the run is kept, readable by its owner only, since it says things of real records; None for
+    a run that is not kept. `InputError` where nothing can be written there.
+    """
     if job.kept is None:
+        yield None
         return
     try:
         job.kept.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=".partial-", dir=job.kept.parent))  # mode 0700
         try:
-            save_run(run, aside)
-            _move(aside, job.kept)
-            _forget_old(job.kept.parent)
+            yield aside
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:

@@ -317,6 +317,7 @@ def test_a_cache_that_cannot_be_written_is_named_and_what_to_do(
     with pytest.raises(InputError, match="Set PRIVBENCH_CACHE to a folder that can be written") as error:
         reference(tmp_path)
     assert str(tmp_path / "file" / "references") in str(error.value)
+    assert Enrolled.ran == []  # before any training, not after
 
 
 def test_what_was_made_a_month_ago_goes(tmp_path: Path, cache: Path) -> None:
