@@ -1,9 +1,10 @@
-"""What a report says of estimated inputs, and the figure of invented persons' true and estimated hours."""
+"""What a report says of estimated inputs, and the figure of invented persons' measured and estimated hours."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from typing import Any
 
 from privbench.record import Audit, Finding
 
@@ -20,51 +21,31 @@ METRICS = ("r2", "r2-share", "re-identification")
 _TRUE, _ESTIMATED, _INK = "#222222", "#D55E00", "#222222"
 
 
-def about_numbers(finding: Finding) -> bool:
-    return finding.metric in METRICS
-
-
-def read(finding: Finding, measured: str, baseline: str | None) -> str:
-    """What was measured, after the attack's name. measured: value with interval; baseline: from all other columns."""
-    beside = "" if baseline is None else f" (from all other columns: {baseline})"
-    if finding.metric == "r2":
-        return f"explains {measured} of the spread of the inputs, averaged over features{beside}"
-    if finding.metric == "r2-share":
-        return f"explains more than half of the spread of {measured} of the features{beside}"
-    chance = 0.0 if finding.chance is None else finding.chance
-    return f"points {measured} of its estimates to their own record among {finding.n:,} (chance: {chance:.1g}){beside}"
-
-
 def best(audit: Audit) -> Finding | None:
     """The finding with the highest mean R2."""
     found = [item for item in audit.findings if item.metric == "r2" and item.value is not None]
     return max(found, key=lambda item: item.value or 0.0, default=None)
 
 
-def note(audit: Audit) -> str | None:
-    """Whose inputs, and what the adversary learned from."""
+def note(audit: Audit, records: str) -> str | None:
+    """Whose inputs, and what the adversary learned from. records: what they are called here."""
     said = audit.estimates
     if said is None:
         return None
     return (
-        f"A server estimates what {said['name'].removeprefix('input/')} measured of {said['records']:,} records from "
-        f"their cut activations; it learned from {said['known']:,} other records whose inputs it knows, and none of "
-        "those is scored. Only what was measured counts."
+        f"Inversion: a server estimates what {said['name'].removeprefix('input/')} measured of {said['records']:,} "
+        f"{records} from their cut activations, and knows the inputs of {said['known']:,} others. Only what was "
+        "measured counts."
     )
 
 
-def rows(audit: Audit) -> tuple[tuple[str, ...], ...]:
-    """R2 of each feature by attack: a head, then a row per feature; empty where nothing was estimated."""
-    said = audit.estimates
-    attacks = () if said is None else tuple(said["r2"])
-    if said is None or not attacks or len(said["features"]) != len(said["r2"][attacks[0]]):
-        return ()
-    head = ("feature", "unit", *(NAMES.get(name, name) for name in attacks))
-    body = [
-        (item["name"], item["unit"], *(f"{said['r2'][name][k]:.2f}" for name in attacks))
-        for k, item in enumerate(said["features"])
-    ]
-    return (head, *body)
+def caption(said: Mapping[str, Any]) -> str:
+    """What the figure of this record's "estimates" shows, and whose."""
+    who = NAMES.get(str(said["shown"]), f"the attack {said['shown']}")
+    return (
+        f"Dots: what was measured of {len(said['examples'])} invented persons, which no attack knew; line: what {who} "
+        "makes of their cut activations. Of the attacks that were asked about every record it explains most."
+    )
 
 
 def figure(audit: Audit) -> str | None:

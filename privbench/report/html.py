@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any
 
 from privbench.record import Audit
-from privbench.report import estimates, notes, utility, words
+from privbench.report import detail, estimates, families, notes, setting, utility, words
 from privbench.report.figure import leakage_over_releases
 
 
@@ -21,10 +21,13 @@ def html(audit: Audit) -> str:
         "page.html.j2",
         figure,
         audit=audit,
-        words=words,
-        notes=notes,
-        utility=utility,
+        detail=detail,
         estimates=estimates,
+        families=families,
+        notes=notes,
+        setting=setting,
+        utility=utility,
+        words=words,
         people=people,
     )
 

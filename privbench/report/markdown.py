@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from privbench.record import Audit
-from privbench.report import estimates, notes, utility, words
+from privbench.report import detail, families, notes, setting, utility, words
 from privbench.report.words import number
 
 
 def markdown(audit: Audit) -> str:
     """The whole report; every number is the record's."""
     lines = [f"# Privacy audit: {audit.findings[0].target if audit.findings else 'nothing'}", ""]
-    lines += [f"**{words.headline(audit)}**", "", f"{words.setting(audit)}.", ""]
+    lines += [f"**{words.headline(audit)}**", "", f"{setting.setting(audit)}.", ""]
     for note in (notes.locality_note(audit), notes.claim_note(audit)):
         if note:
             lines += [note, ""]
@@ -18,6 +18,7 @@ def markdown(audit: Audit) -> str:
     lines += [f"- {threat['label']}: {threat['description']}." for threat in audit.threats]
     for said in notes.secret_notes(audit):
         lines += ["", said]
+    lines += _compared(audit)
     if audit.utility:
         lines += ["", "## Utility", ""]
         lines += [
@@ -60,11 +61,11 @@ def markdown(audit: Audit) -> str:
         "## Findings for information",
         "",
     ]
-    lines += [f"- {words.sentence(item, audit)}" for item in words.descriptive(audit)]
+    lines += [f"- {words.sentence(item, audit)}" for item in words.descriptive(audit)] or ["None."]
     note = notes.rho_note(audit)
     if note:
         lines += ["", note]
-    lines += _by_feature(estimates.rows(audit))
+    lines += _details(audit)
     lines += ["", "## The bounds", ""]
     lines += [f"- {name}: {words.BOUNDS[name]}." for name in words.bounds_shown(audit)] or ["- none speaks here"]
     lines += ["", "## Assumptions of these bounds", ""]
@@ -76,7 +77,7 @@ def markdown(audit: Audit) -> str:
     ] or ["- none"]
     if audit.notes:
         lines += ["", "## About the data and the run", "", *(f"- {said}" for said in audit.notes)]
-    settings = ", ".join(f"{name} {value}" for name, value in words.configuration(audit))
+    settings = ", ".join(f"{name} {value}" for name, value in setting.configuration(audit))
     lines += ["", "## Configuration", "", f"{settings}."]
     lines += ["", "## What the verdicts mean", ""]
     used = dict.fromkeys(finding.verdict for finding in audit.findings)
@@ -85,10 +86,34 @@ def markdown(audit: Audit) -> str:
     return "\n".join(lines)
 
 
-def _by_feature(table: tuple[tuple[str, ...], ...]) -> list[str]:
-    """R2 of each feature by attack, where inputs were estimated."""
-    if not table:
-        return []
-    lines = ["", "## What the cut says of the inputs", "", "R2 of each feature: 1 is exact, 0 is the mean.", ""]
-    lines += [f"| {' | '.join(table[0])} |", f"|{'---|' * len(table[0])}"]
-    return lines + [f"| {' | '.join(row)} |" for row in table[1:]]
+def _compared(audit: Audit) -> list[str]:
+    """The attacks side by side, a table for each family."""
+    lines = ["", "## What was read, by whom"]
+    for group in families.groups(audit):
+        lines += ["", f"### {group.family.name}", ""]
+        lines += [f"- **! {said}**" for said in group.failed] + ([""] if group.failed else [])
+        lines += [f"UNCOVERED: {reason}." for reason in group.silent] + ([""] if group.silent else [])
+        lines += [f"Value: {group.explained}", ""]
+        lines += _table((families.HEAD, *(row.cells for row in group.rows)))
+    return lines
+
+
+def _details(audit: Audit) -> list[str]:
+    """Further metrics, inputs by feature, and what acting attacks did to the tasks."""
+    lines = []
+    for more in detail.further(audit):
+        lines += ["", f"## {more.name}, further", "", *(line for said in more.notes for line in (said, ""))]
+        lines += _table(more.table)
+    for name, note, table in (
+        ("Inputs by feature", detail.FEATURE_NOTE, detail.by_feature(audit)),
+        ("What acting did to the tasks", detail.HARM_NOTE, detail.harms(audit)),
+    ):
+        lines += ["", f"## {name}", "", note, "", *_table(table)] if table else []
+    return lines
+
+
+def _table(table: detail.Table) -> list[str]:
+    """What broke or was exceeded stands out."""
+    head, *body = table
+    rows = (" | ".join(f"**{cell}**" if detail.loud(cell) else cell for cell in row) for row in body)
+    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {row} |" for row in rows)]

@@ -1,4 +1,4 @@
-"""Sentences about membership: how well records that were trained on are told from others."""
+"""What a report says of membership: how well records that were trained on are told from others."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ NAMES: Mapping[str, str] = {
     "membership/rmia": "RMIA",
     "membership/trajectory": "the loss trajectory",
 }
+METRICS = ("auc", "tpr@0.01", "eps")
 
 
 def about_members(finding: Finding) -> bool:
@@ -30,26 +31,16 @@ def best(audit: Audit) -> Finding | None:
     return max(found, key=lambda item: item.value or 0.0, default=None)
 
 
-def read(finding: Finding, measured: str, chance: str, blind: str | None) -> str:
-    """What was measured, after the attack's name. measured: value with interval; blind: the records' own AUC."""
-    if finding.metric == "auc":
-        alone = f", the records alone: {blind}" if blind else ""
-        return f"tells members from others with AUC {measured} (chance: {chance}{alone})"
-    if finding.metric == "eps":
-        return f"shows that eps is at least {measured}"
-    return f"finds {measured} of the members at {chance} false alarms (chance: {chance})"
-
-
-def note(audit: Audit) -> str | None:
-    """Who may be a member, by which coin, and what the adversary was told."""
+def note(audit: Audit, records: str) -> str | None:
+    """Who may be a member, by which coin, and what the adversary was told. records: what they are called here."""
     asked = audit.members
     if asked is None:
         return None
     told = asked["candidates"] - asked["scored"]
     models = asked["references"]
-    made = f"it trains {models} reference models on halves of them" if models else "it trains no reference models"
+    made = f"trains {models} reference models on halves of them" if models else "trains no reference models"
     return (
-        f"In a run of its own a fair coin put each of {asked['candidates']:,} records in or left it out; "
-        f"the adversary knows the records and {told:,} of the coins, and {made}. The other {asked['scored']:,} are "
+        f"Membership: in a run of its own a fair coin put each of {asked['candidates']:,} {records} in or left it out; "
+        f"the adversary knows the {records} and {told:,} of the coins, and {made}. The other {asked['scored']:,} are "
         "guessed and scored."
     )

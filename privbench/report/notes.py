@@ -7,7 +7,8 @@ from typing import Any
 
 from privbench.record import Audit, Finding
 from privbench.report import estimates, members
-from privbench.report.words import attack_name, confirmatory, most_read, number, of_patients, over, records_called
+from privbench.report.setting import of_patients, records_called
+from privbench.report.words import attack_name, confirmatory, most_read, number, over
 
 SHARE_NOTE = (
     "Intervals of what was read are two-sided 95% over respondents, by Hoeffding's inequality: wide for rare answers, "
@@ -29,11 +30,22 @@ INTERVAL_NOTE = (
     "decisions come from one-sided exact tests that share an error rate of .05 by Holm's method, less .005 for the "
     "limit of a measured rho."
 )
+AUC_NOTE = "Intervals are two-sided 95% (Clopper-Pearson on an effective count for AUC, exact for shares)."
+FIT_NOTE = (
+    "Intervals of R2 are two-sided 95% over records, by the influence of each on it; those of records found again are "
+    "Clopper-Pearson's."
+)
 
 
 def interval_notes(audit: Audit) -> tuple[str, ...]:
     """How to read the intervals of this record."""
-    return (*((INTERVAL_NOTE,) if audit.secret else ()), *((SHARE_NOTE,) if audit.inputs else ()))
+    notes = (
+        (INTERVAL_NOTE, audit.secret is not None),
+        (AUC_NOTE, audit.members is not None and audit.secret is None),
+        (FIT_NOTE, audit.estimates is not None),
+        (SHARE_NOTE, audit.inputs is not None),
+    )
+    return tuple(text for text, needed in notes if needed)
 
 
 def no_epsilon(audit: Audit) -> str:
@@ -81,9 +93,23 @@ def secret_notes(audit: Audit) -> Iterator[str]:
             f"The answers of {audit.inputs['records']:,} respondents to up to {audit.inputs['questions']} questions "
             "went through the cut; an attack is scored on the answers alone, of every one of these respondents."
         )
-    for said in (estimates.note(audit), members.note(audit)):
+    records = "stays" if of_patients(audit) else "records"
+    for said in (members.note(audit, records), estimates.note(audit, records), _split_note(audit)):
         if said is not None:
             yield said
+
+
+def _split_note(audit: Audit) -> str | None:
+    """Whether anybody who is asked about is known by right: of data that does not say whose a stay is, nobody knows."""
+    if not of_patients(audit) or (audit.members is None and audit.estimates is None):
+        return None
+    data = str(audit.manifest["config"]["resolved"]["data"])
+    if data == "synthetic":
+        return "Split by patient: the stays asked about are of patients that no auxiliary set holds."
+    return (
+        "Split by stay: those asked about are of patients that no auxiliary set holds, as far as each stay is of a "
+        f"patient of its own; {data} does not say."
+    )
 
 
 def _coin_note(audit: Audit, secret: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from privbench.record import Audit
-from privbench.report.words import number, of_patients
+from privbench.report.setting import of_patients
+from privbench.report.words import number
 
 
 def gain(item: Mapping[str, Any]) -> str:

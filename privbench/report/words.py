@@ -40,11 +40,11 @@ MEANINGS: Mapping[str, str] = {
 }
 
 
-READ: Mapping[str, str] = {
-    "token-accuracy": "of the respondents' answer tokens",
-    "answer-accuracy": "of the respondents' answers, each question's answers counting the same,",
-}
-"""What inversions read, by metric."""
+READ = ("token-accuracy", "answer-accuracy")
+"""Metrics of what inversions read of token inputs."""
+
+TABLED = (*members.METRICS, *estimates.METRICS, *READ)
+"""Metrics that stand in tables; others, which a bound may be held against, are told in sentences."""
 
 
 BOUNDS: Mapping[str, str] = {
@@ -55,6 +55,8 @@ BOUNDS: Mapping[str, str] = {
     "dp-cap": "what the claimed (eps, delta) allows a guesser of a fair coin, under the claim's own neighbours",
     "nominal-curve": "what the accounting behind a nominal claim promises: its own privacy curve, read at a coin",
     "label-dp": "what pure differential privacy of labels allows",
+    "fisher": "what an unbiased estimator can explain of inputs behind a noised linear cut; attacks may be biased",
+    "channel": "what any estimator can explain of inputs of known entropy, by the information that the noise lets pass",
 }
 
 
@@ -79,8 +81,19 @@ def interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"[{number(low)}, {number(high)}]"
 
 
+def measured(finding: Finding) -> str:
+    """The value with its interval."""
+    value = "none" if finding.value is None else number(finding.value)
+    return f"{value} {interval(finding.low, finding.high)}".rstrip()
+
+
 def attack_name(finding: Finding) -> str:
     return ATTACK_NAMES.get(finding.attack, f"the attack {finding.attack}")
+
+
+def short_name(attack: str) -> str:
+    """As tables name it."""
+    return ATTACK_NAMES.get(attack, attack).removeprefix("the ")
 
 
 def releases(finding: Finding, total: int) -> str:
@@ -95,13 +108,6 @@ def over(audit: Audit) -> int:
     return max(coins or [finding.releases for finding in audit.findings], default=1)
 
 
-def total_releases(finding: Finding, audit: Audit) -> int:
-    """T of the channel that this finding is about."""
-    if audit.inputs is not None and finding.secret == audit.inputs["name"]:
-        return int(audit.inputs["releases"])
-    return over(audit)
-
-
 def most_read(audit: Audit) -> Finding | None:
     """The finding that read the largest share of the answers' tokens."""
     found = [item for item in audit.findings if item.metric == "token-accuracy" and item.value is not None]
@@ -109,26 +115,11 @@ def most_read(audit: Audit) -> Finding | None:
 
 
 def sentence(finding: Finding, audit: Audit) -> str:
-    """One finding in words: value, interval, bound, verdict."""
+    """A finding about coins in words: value, interval, bound, verdict; of any other the reason why it has no value."""
     if finding.value is None:
         return f"{_capital(attack_name(finding))}: {finding.verdict}. {_capital(finding.reason)}."
-    where = releases(finding, total_releases(finding, audit))
-    measured = f"{number(finding.value)} {interval(finding.low, finding.high)}".rstrip()
-    if members.about_members(finding):
-        blind = None if finding.baseline is None else number(finding.baseline)
-        told = members.read(finding, measured, f"{finding.chance:g}".lstrip("0") or "0", blind)
-        return f"{_capital(attack_name(finding))} {told}; {finding.reason}: {finding.verdict}."
-    if estimates.about_numbers(finding):
-        base = None if finding.baseline is None else number(finding.baseline)
-        told = estimates.read(finding, measured, base)
-        return f"{_capital(attack_name(finding))} {told}; {finding.reason}: {finding.verdict}."
-    if finding.metric in READ:
-        always = (
-            f" (one reply for everybody: at most {number(finding.baseline)})" if finding.baseline is not None else ""
-        )
-        read = f"{_capital(attack_name(finding))} reads {measured} {READ[finding.metric]} from {where}{always}"
-        return f"{read}; {finding.reason}: {finding.verdict}."
-    read = f"{_capital(attack_name(finding))} guesses {measured} of the label coins right from {where}"
+    where = releases(finding, over(audit))
+    read = f"{_capital(attack_name(finding))} guesses {measured(finding)} of the label coins right from {where}"
     if finding.bound is None:
         return f"{read}; {finding.reason}: {finding.verdict}."
     name, value = finding.bound["name"], finding.bound["value"]
@@ -145,12 +136,19 @@ def confirmatory(audit: Audit) -> tuple[Finding, ...]:
 
 
 def descriptive(audit: Audit) -> tuple[Finding, ...]:
-    """All others; what reads the same (an attack that could not be run, once per bound) once."""
-    others = (finding for finding in audit.findings if finding.role != "confirmatory")
+    """All others that no table shows; what reads the same (an attack that could not be run) once."""
     first: dict[str, Finding] = {}
-    for finding in others:
-        first.setdefault(sentence(finding, audit), finding)
+    for finding in audit.findings:
+        shown = finding.metric in TABLED if finding.value is not None else finding.verdict == Verdict.FAILED
+        if finding.role != "confirmatory" and not shown:
+            first.setdefault(sentence(finding, audit), finding)
     return tuple(first.values())
+
+
+def broken(audit: Audit) -> tuple[Finding, ...]:
+    """Findings that have no value because their attack broke; what reads the same once."""
+    found = (item for item in audit.findings if item.value is None and item.verdict == Verdict.FAILED)
+    return tuple({sentence(item, audit): item for item in found}.values())
 
 
 def headline(audit: Audit) -> str:
@@ -174,22 +172,40 @@ def headline(audit: Audit) -> str:
 
 
 def _leak(audit: Audit) -> str:
-    """The most that was read, of coins and of answers."""
-    coins = [item.value for item in audit.findings if item.value is not None and item.secret.startswith("canary/")]
-    said = [f"up to {number(max(coins))} of the label coins were guessed right (chance: .5)"] if coins else []
+    """The most that was read of coins, answers and inputs, and how far members were told apart: each by whom."""
+    coins = [item for item in audit.findings if item.value is not None and item.secret.startswith("canary/")]
+    most = max(coins, key=lambda item: item.value or 0.0, default=None)
+    said = []
+    if most is not None:
+        value = number(most.value or 0.0)
+        said.append(f"up to {value} of the label coins were guessed right by {_whom(most)} (chance: .5)")
     read = most_read(audit)
     if read is not None and read.value is not None:
         said.append(
-            f"{number(read.value)} of the respondents' answer tokens were read by a {read.threat_model} (one reply for "
+            f"{number(read.value)} of the respondents' answer tokens were read by {_whom(read)} (one reply for "
             f"everybody: at most {number(read.baseline or 0.0)})"
         )
     known = estimates.best(audit)
     if known is not None and known.value is not None:
-        said.append(f"{number(known.value)} of the spread of a site's inputs was explained by a {known.threat_model}")
+        said.append(_known(known, known.value))
     member = members.best(audit)
     if member is not None and member.value is not None:
-        said.append(f"members were told from others with AUC up to {number(member.value)} (chance: .5)")
+        area = number(member.value)
+        said.append(f"members were told from others with AUC up to {area} by {_whom(member)} (chance: .5)")
     return "; ".join(said) or "nothing was measured"
+
+
+def _known(finding: Finding, value: float) -> str:
+    """The best estimate of inputs; one that is worse than their mean explains nothing."""
+    if value <= 0:
+        return f"no estimate of a site's inputs, by {_whom(finding)} or another, was better than their mean"
+    beside = "" if finding.baseline is None else f" (without the cut: {number(finding.baseline)})"
+    return f"{number(value)} of the spread of a site's inputs was explained by {_whom(finding)}{beside}"
+
+
+def _whom(finding: Finding) -> str:
+    """The adversary behind a number; one that bears a name needs no article."""
+    return finding.threat_model if finding.party else f"a {finding.threat_model}"
 
 
 def _adversaries(exceeded: list[Finding]) -> Iterator[str]:
@@ -206,57 +222,6 @@ def _adversaries(exceeded: list[Finding]) -> Iterator[str]:
 
 def _tally(count: Mapping[Verdict, int]) -> str:
     return ", ".join(f"{number_} {verdict}" for verdict, number_ in count.items() if number_)
-
-
-def setting(audit: Audit) -> str:
-    """What was run, in one line."""
-    resolved: Mapping[str, Any] = audit.manifest["config"]["resolved"]
-    noise = resolved.get("noise_multiplier")
-    whom = f" ({resolved['eps_for']})" if "eps_for" in resolved else ""
-    parts = [
-        f"target {audit.findings[0].target}" if audit.findings else "target",
-        f"data {resolved['data']}",
-        *_sizes(audit),
-        "" if audit.secret and audit.inputs else f"{_counted(over(audit))} of each",
-        *_system(resolved),
-        f"eps {resolved['eps']}{whom}" if resolved["eps"] is not None else "",
-        f"noise multiplier {noise:.4g}" if noise is not None else "",
-        f"seed {audit.manifest['seeds'][0]}",
-    ]
-    return ", ".join(part for part in parts if part)
-
-
-def _system(resolved: Mapping[str, Any]) -> Iterator[str]:
-    """Which model, cut where, with the labels at whom."""
-    tuning = resolved.get("tuning")
-    if "model" in resolved:
-        yield f"model {resolved['model']}"
-    if isinstance(tuning, Mapping):
-        yield f"{tuning['k']} layers at the client, labels at the {tuning['labels']}"
-
-
-def _sizes(audit: Audit) -> Iterator[str]:
-    secret, inputs = audit.secret, audit.inputs
-    apart = secret is not None and inputs is not None
-    if secret is not None:
-        yield f"{secret['records']:,} {records_called(audit)}{f' in {_counted(over(audit))}' if apart else ''}"
-    if inputs is not None:
-        who = f"{inputs['records']:,} respondents of {inputs['name'].removeprefix('input/')}"
-        yield f"{who} in {_counted(inputs['releases'])}" if apart else who
-
-
-def _counted(releases: int) -> str:
-    return f"{releases} releases" if releases > 1 else "one release"
-
-
-def of_patients(audit: Audit) -> bool:
-    """Only PRISM's records are stays of patients; what a recording's or a drawn one's are, nobody here knows."""
-    return bool(audit.findings) and audit.findings[0].target == "prism"
-
-
-def records_called(audit: Audit) -> str:
-    """What one record of this run is called, in the plural."""
-    return "training records" if of_patients(audit) else "records"
 
 
 def epsilon_value(item: Mapping[str, Any]) -> str:
@@ -290,12 +255,3 @@ def assumptions(findings: Sequence[Finding]) -> tuple[str, ...]:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def configuration(audit: Audit) -> tuple[tuple[str, str], ...]:
-    """Every resolved setting by name, nested ones beside the others, for who wants to repeat the run."""
-    rows: list[tuple[str, str]] = []
-    for key, value in audit.manifest["config"]["resolved"].items():
-        nested = value.items() if isinstance(value, Mapping) else [(key, value)]
-        rows += [(str(name), str(item)) for name, item in nested if item is not None and item != ""]
-    return tuple(rows)

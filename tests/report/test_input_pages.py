@@ -16,7 +16,7 @@ from test_pages import everywhere
 from privbench.gate import gate
 from privbench.options import AuditOptions
 from privbench.record import Audit, write
-from privbench.report import notes, words
+from privbench.report import notes, setting, words
 from privbench.report.figure import leakage_over_releases
 from privbench.report.html import html
 from privbench.report.markdown import markdown
@@ -51,25 +51,17 @@ def test_every_finding_is_on_every_page(inputs: Audit, both: Audit) -> None:
         for name, text in everywhere(audit).items():
             flat = re.sub(r"\s+", " ", text)
             for finding in audit.findings:
-                assert words.sentence(finding, audit) in flat, name
+                tabled = finding.metric in words.READ and finding.value is not None
+                assert (words.measured(finding) if tabled else words.sentence(finding, audit)) in flat, name
             for note in (*notes.secret_notes(audit), *notes.interval_notes(audit), *audit.notes):
                 assert note in flat, name
 
 
-def test_the_sentence_says_share_interval_guess_and_why_nothing_is_judged(inputs: Audit) -> None:
-    one, answers, all_of_them, _ = (item for item in inputs.findings if item.attack == ATTACK)
-    for finding, metric, where in (
-        (one, "of the respondents' answer tokens", "one release"),
-        (answers, "of the respondents' answers, each question's answers counting the same,", "one release"),
-        (all_of_them, "of the respondents' answer tokens", "all 2 releases"),
-    ):
-        assert finding.value is not None
-        assert finding.baseline is not None
-        assert words.sentence(finding, inputs) == (
-            f"The nearest-token attack reads {words.number(finding.value)} {words.interval(finding.low, finding.high)} "
-            f"{metric} from {where} (one reply for everybody: at most {words.number(finding.baseline)}); no "
-            "noise or other mechanism is described at this cut, so that no bound speaks: UNCOVERED."
-        )
+def test_pages_say_why_nothing_is_judged_once_and_first(inputs: Audit) -> None:
+    said = "UNCOVERED: no noise or other mechanism is described at this cut, so that no bound speaks."
+    for name, text in everywhere(inputs).items():
+        assert text.count(said) == 1, name
+        assert text.index(said) < text.index("the best one reply for everybody"), name
 
 
 def test_a_described_mechanism_is_named_and_no_bound_speaks_about_it() -> None:
@@ -91,7 +83,8 @@ def test_headline_without_coins(inputs: Audit) -> None:
 
 def test_headline_with_coins_says_both(both: Audit) -> None:
     said = words.headline(both)
-    assert re.search(r"up to \.\d{3} of the label coins were guessed right \(chance: \.5\); \.\d{3} of the resp", said)
+    assert re.search(r"up to \.\d{3} of the label coins were guessed right by curious site A", said)
+    assert re.search(r"\(chance: \.5\); \.\d{3} of the respondents' answer tokens were read by a curious server", said)
     assert said.startswith(("NOT JUDGED", "Nothing exceeded", "EXCEEDED"))
 
 
@@ -104,8 +97,8 @@ def test_attacks_without_a_secret_say_so_once(inputs: Audit, small_audit: AuditR
 
 
 def test_setting_counts_the_releases_of_each_half(inputs: Audit, both: Audit) -> None:
-    assert "150 respondents of client-1, 2 releases of each" in words.setting(inputs)
-    assert "150 records in 4 releases, 150 respondents of client-1 in 2 releases" in words.setting(both)
+    assert "150 respondents of client-1, 2 releases of each" in setting.setting(inputs)
+    assert "150 records in 4 releases, 150 respondents of client-1 in 2 releases" in setting.setting(both)
     assert "one release is" not in str(notes.one_release_note(both))
     assert "a record's 4 releases" in str(notes.one_release_note(both))
     assert notes.one_release_note(inputs) is None
@@ -114,9 +107,9 @@ def test_setting_counts_the_releases_of_each_half(inputs: Audit, both: Audit) ->
 def test_more_passes_than_releases_change_no_word_about_coins() -> None:
     settings = {"coins": "1", "passes": "6"}
     audit = run_audit(AuditOptions("surveyed", settings=settings), surveys.registry()).audit
-    said = [words.sentence(item, audit) for item in audit.findings]
-    assert any("of the label coins right from all 4 releases" in text for text in said)
-    assert any("answer tokens from all 6 releases" in text for text in said)
+    for name, text in everywhere(audit).items():
+        assert "of the label coins right from all 4 releases" in text, name
+        assert "all 6 releases" in text, name
     assert "a record's 4 releases" in str(notes.one_release_note(audit))
 
 
@@ -174,8 +167,8 @@ def test_each_half_has_its_own_axes(both: Audit) -> None:
 def test_one_point_is_no_figure() -> None:
     audit = run_audit(AuditOptions("surveyed", settings={"passes": "1"}), surveys.registry()).audit
     assert "<svg" not in html(audit)
-    assert "from the one release" in markdown(audit)
-    assert "one release of each" in words.setting(audit)
+    assert "| the one release |" in markdown(audit)
+    assert "one release of each" in setting.setting(audit)
 
 
 def test_a_table_of_epsilons_has_rows(inputs: Audit, small_audit: AuditResult) -> None:
