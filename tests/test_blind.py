@@ -52,17 +52,17 @@ def judged(blind: Scores | None, coins: Coins) -> Judged:
 
 
 def test_fair_coins_raise_no_flag_and_stay_near_chance() -> None:
-    """12 cohorts of 400 stays. The control errs once in 1,000: two flags are seen one time in 15,000. The mean AUC is
+    """16 cohorts of 300 stays. The control errs once in 1,000: two flags are seen one time in 8,000. The mean AUC is
     within 4 of Mann and Whitney's standard errors of 1/2.
     """
     flags, values = 0, []
-    for seed in range(12):
-        found, coins = read(stays(seed, 400), seed)
+    for seed in range(16):
+        found, coins = read(stays(seed, 300), seed)
         flags += judged(found, coins).flags == ("SHIFT",)
         values.append(auc(found, coins).value)
-    most = int(stats.binom.isf(1e-3, 12, 1 - CONTROL_LEVEL))
+    most = int(stats.binom.isf(1e-3, 16, 1 - CONTROL_LEVEL))
     assert flags <= most == 1
-    assert abs(np.mean(values) - 0.5) < 4 / np.sqrt(3 * 400 * 12)
+    assert abs(np.mean(values) - 0.5) < 4 / np.sqrt(3 * 300 * 16)
 
 
 def test_other_records_are_told_apart_and_flagged() -> None:
@@ -107,10 +107,10 @@ def test_without_features_nothing_is_said() -> None:
 
 def test_only_the_scored_are_scored_in_their_order() -> None:
     """Records of a coin, some of them told to the attacks; others, without a coin, stand between them."""
-    marked = (np.arange(600) % 3 > 0).astype(np.uint8)
-    secrets = stays(4, 600, shift=1.0, **{f"canary/{MEMBER}": marked})
+    marked = (np.arange(450) % 3 > 0).astype(np.uint8)
+    secrets = stays(4, 450, shift=1.0, **{f"canary/{MEMBER}": marked})
     rows, coins = secrets.memberships()
-    assert len(rows) == 400
+    assert len(rows) == 300
     every = blind_scores(secrets, rows, coins, rows, np.random.default_rng(0))
     some = blind_scores(secrets, rows, coins, rows[5::7], np.random.default_rng(0))
     assert every is not None
@@ -155,11 +155,11 @@ def test_a_shift_of_part_of_a_series_is_seen(at: tuple[slice, int]) -> None:
 
 def test_a_label_that_is_the_coin_is_read() -> None:
     """Labels that no coin has set are features, as they are."""
-    plain = stays(8, 400)
+    plain = stays(8, 300)
     telling = Secrets({**plain.arrays, "labels/ill": plain.array(MEMBER).astype(np.int64)})
     found, coins = read(telling)
     assert auc(found, coins).value == 1.0
-    noise = Secrets({**plain.arrays, "labels/ill": np.random.default_rng(88).integers(0, 2, 400)})
+    noise = Secrets({**plain.arrays, "labels/ill": np.random.default_rng(88).integers(0, 2, 300)})
     assert judged(*read(noise)).flags == ()
 
 

@@ -10,14 +10,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
 import pytest
 from conftest import SMALL, CommandLine
 
+from privbench.record import read
+from privbench.recording import Transcript
+from privbench.runner import AuditResult
+
 SETTINGS = [item for key, value in SMALL.items() for item in ("--set", f"{key}={value}")]
 AUDIT = ["audit", "--target", "prism", *SETTINGS]
+LABELS = [*AUDIT, "--attacks", "label", "--eps", "0.5", "--jobs", "1"]
 LLAMA = ["audit", "--target", "split-llama"]
 
 
@@ -34,8 +40,9 @@ def privbench(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """Of every attack."""
     out = tmp_path_factory.mktemp("cli") / "record"
-    return privbench(*AUDIT, "--eps", "0.5", "--out", str(out)), out
+    return privbench(*AUDIT, "--eps", "0.5", "--jobs", "2", "--out", str(out)), out
 
 
 def test_an_audit_prints_the_report_and_writes_the_record(
@@ -63,6 +70,16 @@ def test_an_audit_prints_the_report_and_writes_the_record(
     ]
 
 
+def test_two_runs_agree_byte_for_byte(
+    audited: tuple[subprocess.CompletedProcess[str], Path], small_audit: AuditResult
+) -> None:
+    """Side by side in processes of their own, and one after the other in this one."""
+    audits = (small_audit.audit, read(audited[1]))
+    first, second = (json.dumps([asdict(finding) for finding in item.findings], sort_keys=True) for item in audits)
+    assert first == second
+    assert audits[0].scores_sha256 == audits[1].scores_sha256
+
+
 def test_gate_repeats_the_audits_exit_code(audited: tuple[subprocess.CompletedProcess[str], Path]) -> None:
     done, out = audited
     gated = privbench("gate", str(out))
@@ -80,7 +97,7 @@ def test_report_renders_the_same_pages_again(audited: tuple[subprocess.Completed
 
 
 def test_exit_zero_and_formats(tmp_path: Path) -> None:
-    done = privbench(*AUDIT, "--eps", "0.5", "--out", str(tmp_path), "--exit-zero", "--quiet", "--format", "json")
+    done = privbench(*LABELS, "--out", str(tmp_path), "--exit-zero", "--quiet", "--format", "json")
     assert done.returncode == 0
     assert len(done.stdout.strip().splitlines()) <= 3
     assert sorted(file.name for file in tmp_path.iterdir()) == ["audit.json", "scores.safetensors"]
@@ -88,11 +105,13 @@ def test_exit_zero_and_formats(tmp_path: Path) -> None:
 
 def test_a_config_file_gives_the_options_and_the_command_line_wins(tmp_path: Path) -> None:
     settings = "\n".join(f"{key} = {value}" for key, value in SMALL.items())
-    (tmp_path / "a.toml").write_text(f'target = "prism"\neps = 2\nseed = 5\n[set]\n{settings}\n', encoding="utf-8")
+    given = f'target = "prism"\nattacks = "label"\neps = 2\nseed = 5\njobs = 1\n[set]\n{settings}\n'
+    (tmp_path / "a.toml").write_text(given, encoding="utf-8")
     done = privbench("audit", "--config", "a.toml", "--eps", "0.7", "--out", "o", "--exit-zero", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     manifest = json.loads((tmp_path / "o" / "audit.json").read_text(encoding="utf-8"))["manifest"]
     assert manifest["config"]["given"]["eps"] == 0.7
+    assert manifest["config"]["attacks"] == ["label/oracle-lr", "label/spectral"]
     assert manifest["seeds"] == [5]
     assert manifest["config"]["resolved"]["records"] == int(SMALL["train"])
 
@@ -194,12 +213,12 @@ def test_a_damaged_record_is_refused(command_line: CommandLine, tmp_path: Path, 
 def test_a_cancelled_job_leaves_no_worker_and_no_record(tmp_path: Path) -> None:
     """CI cancels with SIGTERM to the parent alone."""
     process = start_audit(tmp_path)
-    time.sleep(8)
     process.terminate()
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 3
     assert stderr.splitlines()[1:] == ["privbench: interrupted; no record was written."]
     wait_for_end_of_group(process.pid)
+    assert list((tmp_path / "out").iterdir()) == list((tmp_path / "work").glob("privbench-*")) == []
 
 
 def test_an_out_that_is_a_file_is_refused(command_line: CommandLine, tmp_path: Path) -> None:
@@ -236,15 +255,26 @@ def test_a_full_disk_is_a_clear_line_and_no_half_record(tmp_path: Path) -> None:
     assert not (tmp_path / "o" / "audit.json").exists()
 
 
-def start_audit(out: Path) -> subprocess.Popen[str]:
-    """A default audit in a process group of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "privbench", "audit", "--target", "prism", "--eps", "0.5", "--out", str(out)],
+def start_audit(folder: Path) -> subprocess.Popen[str]:
+    """An audit of half a minute in a process group of its own, two of whose runs have begun to record."""
+    out, work = folder / "out", folder / "work"
+    out.mkdir()
+    work.mkdir()
+    long = ["audit", "--target", "prism", "--eps", "0.5", "--set", "test=400", "--jobs", "2", "--out", str(out)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "privbench", *long],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
         preexec_fn=take_sigint,  # noqa: PLW1509
+        env={**os.environ, "TMPDIR": str(work)},
     )
+    deadline = time.monotonic() + 60
+    while len(list(work.glob(f"privbench-*/*/{Transcript.file_name()}"))) < 2:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return process
 
 
 def take_sigint() -> None:
@@ -254,13 +284,13 @@ def take_sigint() -> None:
 
 def test_ctrl_c_ends_the_workers_and_leaves_no_record(tmp_path: Path) -> None:
     process = start_audit(tmp_path)
-    time.sleep(8)
     os.killpg(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 3
     assert stderr.splitlines()[1:] == ["privbench: interrupted; no record was written."]
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "out").iterdir()) == []
     wait_for_end_of_group(process.pid)
+    assert list((tmp_path / "work").glob("privbench-*")) == []
 
 
 def wait_for_end_of_group(group: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SMALL
+from conftest import BRIEF, SMALL, SMALLER
 from forging import Arrays, Data, Edit, forge, made
 
 from privbench import accounting
@@ -85,10 +85,10 @@ def test_a_forger_who_edits_nothing_agrees(
         ("gaussian", {"eps": math.inf, "settings": DRAW, "seed": 3}),
         ("gaussian", {"sigma": 0.0, "settings": {**DRAW, "broken": "no"}, "attacks": (SPECTRAL,)}),
         ("gaussian", {"eps": 2.0, "settings": {**DRAW, "broken": "clip-after-sum"}}),
-        ("prism", {"noise_multiplier": 3.0, "settings": SMALL, "party": "B"}),
+        ("prism", {"noise_multiplier": 3.0, "settings": SMALLER, "party": "B", "attacks": BRIEF}),
         ("prism", {"sigma": 0.5, "settings": SMALL, "attacks": (ORACLE,)}),
-        ("prism", {"eps": math.inf, "settings": SMALL}),
-        ("prism", {"eps": 0.5, "eps_for": "site", "settings": SMALL}),
+        ("prism", {"eps": math.inf, "settings": SMALLER, "attacks": BRIEF}),
+        ("prism", {"eps": 0.5, "eps_for": "site", "settings": SMALL, "attacks": ("label",)}),
     ],
 )
 def test_every_kind_of_honest_record_agrees(
