@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from privbench.bounds.units import check_unit
@@ -99,3 +100,39 @@ class Bound(BoundBase):
     @abstractmethod
     def evaluate(self, mechanism: Mechanism, question: Question) -> BoundValue | Unsupported:
         """The bound's value, or the part of the mechanism it says nothing about."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A linear cut, A x + N(0, eta^2 I) in each of T releases, with the inputs x in standard units.
+
+    entries: D, of x; trace: of A^T A; sent: the variances of A x along its principal directions; normal: whether every
+    entry of x is an independent standard normal, which is more than anybody knows of measured inputs.
+    """
+
+    eta: float
+    releases: int
+    entries: int
+    trace: float
+    sent: tuple[float, ...]
+    normal: bool
+
+    def __post_init__(self) -> None:
+        numbers = {"eta": (self.eta,), "trace": (self.trace,), "sent": self.sent}
+        for name, values in numbers.items():
+            if not values or not all(0 <= value < math.inf for value in values):
+                raise InputError(f"{name} of a cut must be finite and at least 0, got {getattr(self, name)!r}.")
+        for name in ("releases", "entries"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} of a cut must be at least 1, got {getattr(self, name)!r}.")
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "sent": list(self.sent)}
+
+
+class InputBound(BoundBase):
+    """Base of bounds on estimated inputs: pure functions of a cut, in R2, averaged over inputs."""
+
+    @abstractmethod
+    def evaluate(self, cut: Cut) -> BoundValue | Unsupported:
+        """The largest mean R2, or the part of the cut about which nothing can be said."""

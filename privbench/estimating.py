@@ -9,7 +9,7 @@ import numpy as np
 
 from privbench.attack import AttackCard, Hints, Index, NotApplicable, view_of
 from privbench.blind import summaries
-from privbench.bounds.inputs import Cut, describe_cut
+from privbench.bounds.base import Cut
 from privbench.errors import InputError
 from privbench.estimated import Fit, Measured, shuffled
 from privbench.estimates import ActiveEstimation, Estimation, Floats, Mask, mean_of, ridge, told_of
@@ -194,8 +194,9 @@ def _cut(run: TargetRun, bench: _Bench) -> Cut | None:
     covariance = np.eye(inputs.shape[1]) if normal else np.atleast_2d(np.corrcoef(inputs.T))
     releases = len(run.transcript.arrays[f"activations/{bench.victim}"])
     scaled = run.transcript.array(weight).astype(np.float64) * spread
-    found = describe_cut(scaled, covariance, mechanism.total_sigma, releases, normal=normal)
-    return found if isinstance(found, Cut) else None
+    sent = np.linalg.eigvalsh(scaled @ covariance @ scaled.T)[::-1][: inputs.shape[1]].clip(0)
+    trace = float((scaled**2).sum())
+    return Cut(mechanism.total_sigma, releases, inputs.shape[1], trace, tuple(map(float, sent)), normal)
 
 
 def _measured(secrets: Secrets, victim: str, rows: Index) -> Measured:

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import AttackCard
-from privbench.bounds.base import BoundValue
-from privbench.bounds.inputs import InputBound
+from privbench.bounds.base import BoundValue, InputBound
 from privbench.estimated import GOOD, METRICS, Fit
 from privbench.estimating import Estimated, Estimates
 from privbench.findings import NOTHING, Header, Judged, refused

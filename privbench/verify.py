@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from privbench.attack import AttackCard, NotApplicable, gradient_mechanism
-from privbench.bounds.inputs import Cut
+from privbench.bounds.base import Cut
 from privbench.differences import fields
 from privbench.errors import InputError, RecordError
 from privbench.estimating import Estimated, Estimates
@@ -216,7 +216,7 @@ def _estimates_again(audit: Audit, scores: Scores, registry: Registry, mechanism
         hours=said["hours"],
         features=tuple(said["features"]),
         mechanism=input_mechanism(mechanisms, victim),
-        cut=None if said["cut"] is None else Cut(**said["cut"]),
+        cut=None if said["cut"] is None else Cut(**{**said["cut"], "sent": tuple(said["cut"]["sent"])}),
         shown=said["shown"],
         examples=(),
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from privbench.attacks.inversion.ridge import Ridge
-from privbench.bounds.base import BoundValue, Unsupported
-from privbench.bounds.inputs import Channel, Cut, Fisher, describe_cut
+from privbench.bounds.base import BoundValue, Cut, InputBound, Unsupported
+from privbench.bounds.inputs import Channel, Fisher
 from privbench.errors import InputError
 from privbench.estimated import Fit, Measured
 from privbench.findings import Header
@@ -24,14 +25,12 @@ from privbench.threat import server_with_patients
 from privbench.verdict import Verdict
 from privbench.verify import verify
 
-D, M = 4, 6
+D = 4
 
 
 def cut(noise: float, releases: int = 1, *, normal: bool = True) -> Cut:
-    weight, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((M, D)))
-    found = describe_cut(weight, np.eye(D), noise, releases, normal=normal)
-    assert isinstance(found, Cut)
-    return found
+    """Orthonormal columns: A x has variance 1 in D directions."""
+    return Cut(noise, releases, D, float(D), (1.0,) * D, normal)
 
 
 @pytest.mark.parametrize("noise", [0.3, 1.0, 3.0])
@@ -51,9 +50,7 @@ def test_closed_forms(noise: float, releases: int) -> None:
 def test_what_unequal_directions_let_through_is_bounded_on_average() -> None:
     """Gains 2, 1, .5, 0: the channel allows at least what the posterior mean explains, averaged over inputs."""
     gains = np.array([2.0, 1.0, 0.5, 0.0])
-    found = describe_cut(np.diag(gains), np.eye(D), 1.0, 1, normal=True)
-    assert isinstance(found, Cut)
-    value = Channel().evaluate(found)
+    value = Channel().evaluate(Cut(1.0, 1, D, float((gains**2).sum()), tuple(gains**2), normal=True))
     assert isinstance(value, BoundValue)
     assert value.value >= float((gains**2 / (1 + gains**2)).mean())
 
@@ -64,15 +61,29 @@ def test_without_a_known_distribution_no_floor_follows() -> None:
     assert answer.part == "prior"
 
 
-@pytest.mark.parametrize("noise", [0.0, math.inf, math.nan])
-def test_a_cut_without_finite_noise_is_none(noise: float) -> None:
-    assert isinstance(describe_cut(np.eye(D), np.eye(D), noise, 1, normal=True), Unsupported)
+@pytest.mark.parametrize("bound", [Channel(), Fisher()], ids=lambda bound: bound.card.name)
+def test_a_cut_without_noise_has_no_bound(bound: InputBound) -> None:
+    answer = bound.evaluate(cut(0.0))
+    assert isinstance(answer, Unsupported)
+    assert answer.part == "eta"
 
 
-@pytest.mark.parametrize("name", ["eta", "releases", "entries", "information", "nats"])
-def test_numbers_that_no_cut_has_are_refused(name: str) -> None:
+def test_a_constant_cut_tells_nothing() -> None:
+    silent = Cut(1.0, 1, D, 0.0, (0.0,) * D, normal=True)
+    values = [bound.evaluate(silent) for bound in (Channel(), Fisher())]
+    assert [value.value for value in values if isinstance(value, BoundValue)] == [pytest.approx(0.0), 0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("eta", math.nan), ("eta", -1.0), ("eta", math.inf), ("releases", 0), ("entries", 0), ("trace", -1.0),
+        ("sent", ()), ("sent", (1.0, -1.0)),
+    ],
+)  # fmt: skip
+def test_numbers_that_no_cut_has_are_refused(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=name):
-        Cut(**{**cut(1.0).to_json(), name: -1})
+        replace(cut(1.0), **{name: value})
 
 
 def held(fit: Fit, value: BoundValue) -> Finding:
