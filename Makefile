@@ -50,7 +50,7 @@ $(SWEEP)/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench sweep --target prism --noise-multiplier 1,2,4,6.25,16,64 --attacks label --out $(@D) --exit-zero
 
 $(MEMBERS)/sweep/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench sweep --target prism --eps 0.5,inf --seeds 3 --attacks membership,inversion --out $(@D) --exit-zero
+	$(BIN)/privbench sweep --target prism --eps 0.5,inf --seeds 5 --attacks membership,inversion --out $(@D) --exit-zero
 
 $(MEMBERS)/README.md: $(MEMBERS)/sweep/sweep.json $(MEMBERS)/page.py
 	$(BIN)/python $(MEMBERS)/page.py
