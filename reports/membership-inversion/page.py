@@ -154,7 +154,7 @@ def page(folder: Path) -> str:
         "",
         "## Inversion: what a server reads of site A's hourly vitals",
         "",
-        f"From one activation per stay; {measured.get('known', 0):,} stays of its own are known to it and never scored.",
+        f"From one activation per stay; {measured.get('known', 0):,} stays of its own it knows, and none is scored.",
         "Share of the spread explained (R2; 0 is what the mean explains), averaged over features:",
         "",
         *table(cells, dict(estimates.NAMES), "r2"),
