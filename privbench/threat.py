@@ -164,12 +164,14 @@ def server_with_encoder() -> ThreatModel:
 
 
 def malicious_server() -> ThreatModel:
-    """A server that sends back what it likes, and knows inputs of other patients, though not what they are sent as."""
+    """A server that sends back what it likes. It computes losses, hence sees labels, and knows inputs of other
+    patients, though not what they are sent as.
+    """
     return ThreatModel(
         Party.SERVER,
         "",
         Behaviour.MALICIOUS,
-        frozenset({Channel.ACTIVATIONS, Channel.OUTPUTS, Channel.AUXILIARY}),
+        frozenset({Channel.ACTIVATIONS, Channel.OUTPUTS, Channel.LABELS, Channel.AUXILIARY}),
         frozenset(),
     )
 
