@@ -27,13 +27,12 @@ LABELS = [*AUDIT, "--attacks", "label", "--eps", "0.5", "--jobs", "1"]
 LLAMA = ["audit", "--target", "split-llama"]
 
 
-def privbench(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def privbench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "privbench", *arguments],
         check=False,
         capture_output=True,
         text=True,
-        cwd=cwd,
         timeout=300,
     )
 
@@ -96,18 +95,18 @@ def test_report_renders_the_same_pages_again(audited: tuple[subprocess.Completed
     assert {name: (out / name).read_bytes() for name in before} == before
 
 
-def test_exit_zero_and_formats(tmp_path: Path) -> None:
-    done = privbench(*LABELS, "--out", str(tmp_path), "--exit-zero", "--quiet", "--format", "json")
+def test_exit_zero_and_formats(command_line: CommandLine, tmp_path: Path) -> None:
+    done = command_line(*LABELS, "--out", str(tmp_path), "--exit-zero", "--quiet", "--format", "json")
     assert done.returncode == 0
     assert len(done.stdout.strip().splitlines()) <= 3
     assert sorted(file.name for file in tmp_path.iterdir()) == ["audit.json", "scores.safetensors"]
 
 
-def test_a_config_file_gives_the_options_and_the_command_line_wins(tmp_path: Path) -> None:
+def test_a_config_file_gives_the_options_and_the_command_line_wins(command_line: CommandLine, tmp_path: Path) -> None:
     settings = "\n".join(f"{key} = {value}" for key, value in SMALL.items())
     given = f'target = "prism"\nattacks = "label"\neps = 2\nseed = 5\njobs = 1\n[set]\n{settings}\n'
     (tmp_path / "a.toml").write_text(given, encoding="utf-8")
-    done = privbench("audit", "--config", "a.toml", "--eps", "0.7", "--out", "o", "--exit-zero", cwd=tmp_path)
+    done = command_line("audit", "--config", "a.toml", "--eps", "0.7", "--out", "o", "--exit-zero")
     assert done.returncode == 0, done.stderr
     manifest = json.loads((tmp_path / "o" / "audit.json").read_text(encoding="utf-8"))["manifest"]
     assert manifest["config"]["given"]["eps"] == 0.7
@@ -159,7 +158,7 @@ def test_a_config_file_gives_the_options_and_the_command_line_wins(tmp_path: Pat
         ([*AUDIT, "--noise-multiplier", "1e308"], "finite number from"),
         ([*AUDIT, "--noise-multiplier", "1e-300"], "finite number from"),
         ([*AUDIT, "--eps", "1", "--out", "x" * 300], "cannot be used"),
-        (["audit", "--target", "prism", "--eps", "1", "--set", "test=1", "--set", "epochs=1"], "one class only"),
+        (["audit", "--target", "prism", "--eps", "1", "--set", "test=1", "--jobs", "1"], "one class only"),
         (["audit", "--epsilon", "1"], "No such option"),
         (["audti"], "No such command"),
         (["gate", "/no/such/record"], "holds no audit.json"),
