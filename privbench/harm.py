@@ -41,13 +41,13 @@ def harms(honest: TargetRun, acted: TargetRun) -> tuple[Harm, ...]:
 
 def _harms(honest: TargetRun, acted: TargetRun) -> Iterator[Harm]:
     arrays, others = honest.transcript.arrays, acted.transcript.arrays
-    if POPULATION not in arrays:
+    rows = np.flatnonzero(np.asarray(arrays.get(POPULATION, ())))
+    if not len(rows):
         return
-    rows = np.flatnonzero(np.asarray(arrays[POPULATION]))
     for name in sorted(arrays):
-        if not (name.startswith("outputs/") and name.endswith("/labels")):
-            continue
         outputs = name.removesuffix("/labels")
+        if outputs == name or not name.startswith("outputs/") or outputs not in arrays or outputs not in others:
+            continue
         labels = np.asarray(arrays[name])[rows].reshape(len(rows), -1)
         before, after = (np.asarray(side[outputs])[rows] for side in (arrays, others))
         if labels.shape != before.shape or not _two_classes(labels):
@@ -59,4 +59,4 @@ def _harms(honest: TargetRun, acted: TargetRun) -> Iterator[Harm]:
 
 def _two_classes(labels: npt.NDArray[np.int64]) -> bool:
     """Whether some column of [N, L] has an AUC: zeros and ones only, and both."""
-    return bool(np.isin(labels, (0, 1)).all() and (labels.min(axis=0) < labels.max(axis=0)).any())
+    return bool(np.isin(labels, (0, 1)).all() and ((labels == 0).any(axis=0) & (labels == 1).any(axis=0)).any())
