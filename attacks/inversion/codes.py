@@ -51,12 +51,14 @@ class Codes:
         return codes
 
     def decode(self, found: Floats, codes: Floats, known: Known) -> Floats:
-        """Inputs [m, H, F] that the codes found [m, k] stand for, each component given mean and spread of the known
-        ones, codes [A, k]: what a set as a whole says is certain, and is not left to the match.
+        """Inputs [m, H, F] that the codes found [m, k] stand for, beside codes [A, k] of the known ones.
+
+        Mean and spread of each component are those of the known ones: what a set as a whole says is certain, and is not
+        left to the match. Then each is believed as far as the labels bear it out, and turned where they say so.
         """
         spread = found.std(axis=0)
         unit = (found - found.mean(axis=0)) / np.where(spread > 0, spread, 1)
-        aligned = unit * codes.std(axis=0) + codes.mean(axis=0)
+        aligned = _borne_out(unit, codes, known) * unit * codes.std(axis=0) + codes.mean(axis=0)
         return unscaled(known, aligned / self.scale @ self.axes + self.centre)
 
 
@@ -90,6 +92,31 @@ class Judge:
 
     def _beside(self, vectors: Tensor, labels: Tensor) -> Tensor:
         return torch.cat([vectors, self._weight * labels], dim=1)
+
+
+def expected(own: Floats, ours: Floats, theirs: Floats) -> Floats:
+    """What the labels of others [m, L] lead one to expect of their codes [m, k]: by least squares on one's own."""
+    ones = [np.column_stack([part, np.ones(len(part))]) for part in (ours, theirs)]
+    found: Floats = ones[1] @ np.linalg.pinv(ones[0]) @ own
+    return found
+
+
+def _borne_out(unit: Floats, codes: Floats, known: Known) -> Floats:
+    """The correlation [k] of each found component with the code that it stands for, as the labels show it: theirs with
+    what is found, as a share of theirs with codes of known records. 0 where labels say nothing, 1 without any.
+    """
+    a, labels = known.labels.shape
+    if labels == 0:
+        return np.ones(codes.shape[1])
+    own = expected(codes, known.labels, known.labels)
+    told = expected(codes, known.labels, known.asked_labels)
+    explained = own.var(axis=0) / np.maximum(codes.var(axis=0), 1e-30)
+    adjusted = 1 - (1 - explained) * (a - 1) / max(a - labels - 1, 1)
+    with_found = ((told - told.mean(axis=0)) * unit).mean(axis=0) / np.maximum(told.std(axis=0), 1e-30)
+    spoken = adjusted > labels / a  # what as many columns of noise would explain
+    share = with_found / np.sqrt(np.where(spoken, adjusted, 1))
+    found: Floats = np.where(spoken, np.clip(share, -1, 1), 0)
+    return found
 
 
 def label_tensors(own: Floats, *others: Floats) -> tuple[Tensor, ...]:

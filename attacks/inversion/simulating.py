@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from privbench.attacks.inversion.codes import Codes, Judge, label_tensors
+from privbench.attacks.inversion.codes import Codes, Judge, expected, label_tensors
 from privbench.attacks.inversion.networks import perceptron, tensor_of
 from privbench.estimates import Floats, Known
 from privbench.threads import one_torch_thread
@@ -24,23 +24,25 @@ def read(known: Known, rounds: int, rng: np.random.Generator) -> Floats:
     asked = (known.asked - centre) / np.where(spread > 0, spread, 1)
     unit = own / np.maximum(own.std(axis=0), 1e-9)
     labels = label_tensors(known.labels, known.asked_labels)
+    told = tensor_of(expected(unit, known.labels, known.asked_labels))
     with one_torch_thread():
-        found = _decoded(tensor_of(unit), tensor_of(asked), labels, rounds, rng)
+        found = _decoded(tensor_of(unit), tensor_of(asked), labels, told, rounds, rng)
     return codes.decode(found, own, known)
 
 
-def _decoded(own: Tensor, asked: Tensor, labels: tuple[Tensor, ...], rounds: int, rng: np.random.Generator) -> Floats:
-    """Codes [m, k] of asked [m, d]; own: codes [A, k] of others; labels of both."""
+def _decoded(
+    own: Tensor, asked: Tensor, labels: tuple[Tensor, ...], told: Tensor, rounds: int, rng: np.random.Generator
+) -> Floats:
+    """Codes [m, k] of asked [m, d]; own: codes [A, k] of others; labels of both, told: what the asked ones' say."""
     ours, theirs = labels
     forth = perceptron(own.shape[1], _WIDTH, asked.shape[1], rng)
     back = perceptron(asked.shape[1], _WIDTH, own.shape[1], rng)
     of_sent, of_codes = Judge(asked, theirs, rng), Judge(own, ours, rng)
     step = torch.optim.Adam([*forth.parameters(), *back.parameters()], lr=_RATE, betas=(0.5, 0.9), fused=True)
-    expected = _expected(own, ours, theirs)
     for number in range(_TOWARDS + rounds):
         i, j = (torch.from_numpy(rng.integers(0, len(rows), _BATCH)) for rows in (own, asked))
         if number < _TOWARDS:
-            _follow(step, ((back(asked[j]) - expected[j]) ** 2).mean())
+            _follow(step, ((back(asked[j]) - told[j]) ** 2).mean())
             continue
         of_sent.learn(forth(own[i]), ours[i], _STEPS)
         of_codes.learn(back(asked[j]), theirs[j], _STEPS)
@@ -56,10 +58,3 @@ def _follow(step: torch.optim.Optimizer, loss: Tensor) -> None:
     step.zero_grad()
     torch.autograd.backward(loss)
     step.step()
-
-
-def _expected(own: Tensor, ours: Tensor, theirs: Tensor) -> Tensor:
-    """The codes that the labels of others lead one to expect: by least squares on one's own, [m, k]."""
-    ones = [torch.cat([part, torch.ones(len(part), 1)], dim=1) for part in (ours, theirs)]
-    expected: Tensor = ones[1] @ torch.linalg.pinv(ones[0]) @ own
-    return expected
