@@ -148,9 +148,9 @@ def page(folder: Path) -> str:
     lines = [
         "# Membership inference and inversion on PRISM-VFL",
         "",
-        "The paper reports that membership inference stays without effect at every eps. Here, on synthetic stays, tried at",
-        f"eps {tried}, members and others drawn by fair coins from one source (Student's t over seeds, Holm over all",
-        "attacks and eps at .05):",
+        "The paper reports that membership inference stays without effect at every eps. Here, on synthetic stays, at",
+        f"eps {tried}, with members and others drawn by fair coins from one source (Student's t over seeds, Holm over",
+        "all attacks and eps at .05):",
         "",
         answer(cells),
         "",
