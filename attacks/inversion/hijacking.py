@@ -13,6 +13,7 @@ from torch import Tensor
 
 from privbench.attacks.inversion.codes import Codes, Judge, label_tensors
 from privbench.attacks.inversion.networks import tensor_of
+from privbench.errors import InputError
 from privbench.estimates import Floats, Known, Mask, told_of
 from privbench.target import ActiveAdversary
 from privbench.threads import one_torch_thread
@@ -47,7 +48,13 @@ class Hijacker(ActiveAdversary):
     def begin(self, own: Mapping[str, npt.NDArray[Any]]) -> None:
         prefix = f"auxiliary/{SERVER}/"
         names = [name.removeprefix(prefix).split("/") for name in own if name.startswith(prefix)]
-        self._site = self._site or min(parts[1] for parts in names if parts[0] == "inputs")
+        known = sorted({parts[1] for parts in names if parts[0] == "inputs"})
+        if not known or self._site not in (None, *known):
+            raise InputError(
+                f"a hijacking server needs inputs of its own, auxiliary/{SERVER}/inputs/{self._site or 'SITE'}; it "
+                f"holds those of {', '.join(known) or 'no site'}."
+            )
+        self._site = self._site or known[0]
         tasks = sorted(parts[1] for parts in names if parts[0] == "labels")
         labels = {task: _columns(own[f"{prefix}labels/{task}"]) for task in tasks}
         self._own = _Own(*told_of(own, f"{prefix}inputs/{self._site}"), labels)

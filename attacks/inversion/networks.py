@@ -105,12 +105,14 @@ def _error(model: nn.Module, pairs: Sequence[Tensor], rows: npt.NDArray[np.int64
 def standardised(inputs: Floats, observed: Mask) -> Floats:
     """Inputs [A, H, F] in standard units of what was measured; 0 where nothing was."""
     mean, spread = _moments(inputs, observed)
-    found: Floats = np.where(observed, (inputs - mean) / spread, 0)
+    found: Floats = np.where(observed, (inputs - mean) / np.where(spread > 0, spread, 1), 0)
     return found
 
 
 def unscaled(known: Known, estimates: Floats) -> Floats:
-    """Estimates of m records in standard units of the known ones, as [m, H, F] in the features' units."""
+    """Estimates of m records in standard units of the known ones, as [m, H, F] in the features' units; one that does
+    not vary there is what it is.
+    """
     mean, spread = _moments(known.inputs, known.observed)
     found: Floats = estimates.reshape(len(estimates), *known.inputs.shape[1:]) * spread + mean
     return found
@@ -119,8 +121,7 @@ def unscaled(known: Known, estimates: Floats) -> Floats:
 def _moments(inputs: Floats, observed: Mask) -> tuple[Floats, Floats]:
     """Mean and spread [F] of what was measured."""
     mean = mean_of(inputs, observed)
-    spread: Floats = np.sqrt(mean_of((inputs - mean) ** 2, observed))
-    return mean, np.where(spread > 0, spread, 1.0)
+    return mean, np.sqrt(mean_of((inputs - mean) ** 2, observed))
 
 
 def seeded(build: Callable[[], nn.Module], rng: np.random.Generator) -> nn.Module:
