@@ -20,12 +20,23 @@ NOTE = (
 
 def has_seeds(sweep: Sweep) -> bool:
     """Whether some group has two seeds with utility: a spread can be shown."""
-    return any(sum(bool(row.utility) for row in rows) > 1 for rows in groups(sweep).values())
+    return any(len({row.seed for row in rows if row.utility}) > 1 for rows in _systems(sweep).values())
+
+
+def _systems(sweep: Sweep) -> dict[str, list[Row]]:
+    """Rows that differ in their seed alone: of a group with several noises, each noise by itself."""
+    found: dict[str, list[Row]] = {}
+    for name, rows in groups(sweep).items():
+        several = len({(row.eps, row.noise_multiplier) for row in rows}) > 1
+        for row in rows:
+            noise = f"eps {row.eps}" if row.noise_multiplier is None else f"noise multiplier {row.noise_multiplier:g}"
+            found.setdefault(f"{name}, {noise}" if several else name, []).append(row)
+    return found
 
 
 def table(sweep: Sweep) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Head and rows: one row per group, task and metric."""
-    named = groups(sweep)
+    named = _systems(sweep)
     items = [item for rows in named.values() for row in rows for item in row.utility]
     bases = tuple(dict.fromkeys(str(item["baseline_name"]) for item in items))
     others = tuple(dict.fromkeys(name for item in items for name in item["references"]))

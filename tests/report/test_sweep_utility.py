@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import unescape
 from typing import Any
 
@@ -109,3 +110,21 @@ def test_the_pages_show_it_from_two_seeds_on(seeds: int) -> None:
     for name, text in pages.items():
         for said in ("Utility over seeds", sweep_utility.NOTE, ".600 [.352, .848]", "forest", "most frequent answer"):
             assert (said in text) == (seeds > 1), (name, said)
+
+
+def test_two_noises_are_not_two_seeds() -> None:
+    """A mean over noises is no mean over seeds, and what they differ by is no chance."""
+    quiet, loud = (replace(row(0, item(value)), noise_multiplier=z) for value, z in ((0.9, 1.0), (0.5, 64.0)))
+    assert not sweep_utility.has_seeds(sweep(quiet, loud))
+    both = sweep(quiet, loud, replace(quiet, seed=1), replace(loud, seed=1))
+    assert sweep_utility.has_seeds(both)
+    found = {cells["system"]: cells for cells in cells_of(both)}
+    assert {name.rpartition(", ")[2] for name in found} == {"noise multiplier 1", "noise multiplier 64"}
+    assert [cells["seeds"] for cells in found.values()] == ["2", "2"]
+    assert [cells["value"].split()[0] for cells in found.values()] == [".900", ".500"]
+
+
+def test_of_unnoised_and_noised_cells_each_is_named() -> None:
+    free, bounded = (replace(row(0, item(0.9)), eps=eps) for eps in ("inf", 0.5))
+    names = [cells["system"] for cells in cells_of(sweep(free, bounded))]
+    assert [name.rpartition(", ")[2] for name in names] == ["eps inf", "eps 0.5"]
