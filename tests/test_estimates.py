@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import SMALL
 
 from privbench.attack import Hints, NotApplicable, View, view_of
 from privbench.attacks.inversion.decoders import Mlp, Sequence
@@ -14,13 +16,17 @@ from privbench.attacks.inversion.ridge import Ridge
 from privbench.errors import InputError
 from privbench.estimated import Measured
 from privbench.estimates import Estimation, Floats, Known, known_to
-from privbench.options import AuditOptions
-from privbench.record import Finding
-from privbench.recording import Transcript
+from privbench.estimating import Estimates, estimate_all
+from privbench.options import AuditOptions, RecordingFiles
+from privbench.record import Finding, write
+from privbench.recording import Secrets, Transcript
 from privbench.registry import Registry
-from privbench.runner import run_audit
+from privbench.report.pages import PAGES, render
+from privbench.runner import AuditResult, prepare, run_audit, run_prepared
 from privbench.stats.binomial import clopper_pearson
-from privbench.threat import curious_server, server_with_patients
+from privbench.target import TargetRun
+from privbench.threat import curious_server, malicious_server, server_with_patients
+from privbench.verify import verify
 
 RECORDS, WIDTH, INPUTS = 3_000, 24, 6
 HALF = RECORDS // 2
@@ -218,3 +224,110 @@ class Lost(Ridge):
 def test_broken_estimates_are_refused(broken: Estimation, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         broken(server_view(), np.random.default_rng(0))
+
+
+HIJACKED = AuditOptions("prism", eps=0.5, attacks=("inversion/fsha",), settings=SMALL)
+
+
+@dataclass(frozen=True)
+class Acted:
+    """An audit by the attack that acts alone: its record, and the folder of its runs."""
+
+    result: AuditResult
+    runs: Path
+
+
+@pytest.fixture(scope="module")
+def acted(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Acted:
+    folder = tmp_path_factory.mktemp("runs")
+    return Acted(run_prepared(prepare(HIJACKED, registry), registry, parallel=1, folder=folder), folder)
+
+
+def test_an_attack_that_acts_trains_the_members_run_twice_and_no_references(acted: Acted) -> None:
+    """Beside the audited and the clean run, which every audit has."""
+    assert {item.name for item in acted.runs.iterdir()} == {"clean", "audited", "members", "active-fsha"}
+
+
+def test_an_attack_that_acts_says_what_it_did_to_every_task(acted: Acted) -> None:
+    audit = acted.result.audit
+    assert audit.estimates is not None
+    assert list(audit.estimates["harms"]) == ["inversion/fsha"]
+    found = audit.estimates["harms"]["inversion/fsha"]
+    assert [item["task"] for item in found] == ["decompensation", "ihm", "phenotyping"]
+    for item in found:
+        assert item["change"] == pytest.approx(item["acted"] - item["honest"])
+        assert item["low"] < item["change"] < item["high"]
+        assert item["n"] == int(SMALL["test"])
+
+
+def test_an_attack_that_acts_is_a_malicious_servers(acted: Acted) -> None:
+    found = acted.result.audit.findings
+    assert [item.metric for item in found] == ["r2", "r2-share", "re-identification"]
+    assert {item.threat_model for item in found} == {"malicious server"}
+    assert {item.n for item in found if item.metric != "r2-share"} == {2 * int(SMALL["train"])}
+
+
+def test_a_record_with_harms_agrees_with_itself(acted: Acted, registry: Registry, tmp_path: Path) -> None:
+    audit = acted.result.audit
+    write(audit, acted.result.scores, render(audit, PAGES), tmp_path / "record")
+    assert verify(tmp_path / "record", registry) == ()
+
+
+@pytest.mark.slow
+def test_an_attack_that_acts_does_the_same_in_processes(acted: Acted, registry: Registry) -> None:
+    again = run_audit(HIJACKED, registry, parallel=2).audit
+    assert again.findings == acted.result.audit.findings
+    assert again.estimates == acted.result.audit.estimates
+
+
+def made(seed: int, **arrays: np.ndarray) -> TargetRun:
+    """A run about the records of `server_view`, with inputs of this seed for its secrets."""
+    held = {name: np.asarray(values) for name, values in server_view().arrays.items()}
+    inputs = np.random.default_rng(seed).standard_normal((300, 4, 2)).astype(np.float32)
+    return TargetRun(Transcript(held | arrays), None, Secrets({"inputs/A": inputs}), (), {}, "")
+
+
+def test_an_attack_is_scored_on_its_own_run_which_must_have_the_same_records(registry: Registry) -> None:
+    """The estimates come from the run in which it acted; one about other records is no evidence, and is refused."""
+    steered = {"adversary/steered": np.ones(1, np.float32), "activations/A": np.zeros((1, 300, 12), np.float32)}
+
+    def asked(own: TargetRun) -> Estimates:
+        names, threats = ("inversion/fsha", "inversion/ridge"), (server_with_patients(), malicious_server())
+        runs = {"active-fsha": own}
+        return estimate_all(names, registry, threats, made(0), runs, 0, False, lambda stage, share: None)
+
+    found = asked(made(0, **steered)).outcomes
+    assert found["inversion/fsha"].fit.mean <= 0
+    assert found["inversion/ridge"].fit.mean > 0.9
+    assert found["inversion/fsha"].threat == malicious_server()
+    with pytest.raises(InputError, match="has other records than the run beside it: 'inputs/A'"):
+        asked(made(1, **steered))
+
+
+def saved(folder: Path, view: View) -> RecordingFiles:
+    """A recording of the server's view, and the inputs behind it."""
+    arrays = {name: np.asarray(values) for name, values in view.arrays.items()}
+    inputs = np.random.default_rng(0).standard_normal((300, 4, 2)).astype(np.float32)
+    files = RecordingFiles(folder / Transcript.file_name(), folder / Secrets.file_name())
+    Transcript(arrays).save(files.transcript)
+    Secrets({"inputs/A": inputs}).save(files.secrets)
+    return files
+
+
+def test_nobody_acts_in_a_recording(registry: Registry, tmp_path: Path) -> None:
+    """What was recorded was not steered: the attack says so, and those that look on run beside it."""
+    attacks = ("inversion/fsha", "inversion/ridge")
+    options = AuditOptions("recorded", attacks=attacks, recording=saved(tmp_path, server_view()))
+    found = {item.attack: item for item in run_audit(options, registry).audit.findings if item.metric == "r2"}
+    assert found["inversion/fsha"].verdict == "NOT_APPLICABLE"
+    assert "needs a party that changes what it sends" in found["inversion/fsha"].reason
+    assert found["inversion/ridge"].value is not None
+
+
+def test_nobody_acts_in_a_target_without_a_training(registry: Registry) -> None:
+    options = AuditOptions(
+        "gaussian", attacks=("inversion/fsha",), sigma=4.0, settings={"inputs": "3", "records": "400"}
+    )
+    (found,) = run_audit(options, registry).audit.findings
+    assert found.verdict == "NOT_APPLICABLE"
+    assert "needs a party that changes what it sends" in found.reason

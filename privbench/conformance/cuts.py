@@ -121,15 +121,13 @@ def estimation_stand(
     can be explained whatever has become of the encoder.
     """
     made = drawn(seed, noise, gains, gaps, silent)
-    acts = isinstance(attack, ActiveEstimation)
     if isinstance(attack, ActiveEstimation):
         client_rng, adversary_rng = np.random.default_rng((seed, 1)).spawn(2)
-        arrays = made.client(steps).run(attack.adversary(adversary_rng), client_rng)
+        arrays, threat = made.client(steps).run(attack.adversary(adversary_rng), client_rng), malicious_server()
     else:
-        sent = made.entering @ made.frame.T + made.noise
-        arrays = {SENT: sent[None].astype(np.float32), WEIGHT: made.frame}
-    arrays[WEIGHT] = (arrays[WEIGHT] * np.tile(gains, HOURS)).astype(np.float32)
-    arrays |= {**made.own, LABELS: made.labels[:, None]}
-    threat = malicious_server() if acts else server_with_patients()
+        sent = (made.entering @ made.frame.T + made.noise).astype(np.float32)
+        arrays, threat = {SENT: sent[None], WEIGHT: made.frame}, server_with_patients()
+    weight = (arrays[WEIGHT] * np.tile(gains, HOURS)).astype(np.float32)
+    arrays |= {**made.own, WEIGHT: weight, LABELS: made.labels[:, None]}
     everything = replace(threat, channels=frozenset(Channel), knowledge=frozenset(Knowledge))
     return EstimationStand(Transcript(arrays), made.inputs, everything)

@@ -248,6 +248,36 @@ def test_all_components_give_inputs_back() -> None:
     assert len(Codes.of(wide, np.ones(wide.shape, np.bool_), 90).axes) == MOST
 
 
+def matched(say: Callable[[Floats], Floats], turn: tuple[float, float] = (1.0, 1.0)) -> tuple[Fit, Floats]:
+    """Inputs of 500 others as decoded where each of their codes was found, but for its sign. say: labels of inputs."""
+    drawn = np.random.default_rng(0).standard_normal((1_000, 2))
+    inputs, labels = (drawn * [4, 1] + [50, -3])[:, None, :], say(drawn)
+    seen, sent = np.ones((500, 1, 2), np.bool_), np.empty((500, 4))
+    known = Known(sent, inputs[:500], seen, sent, labels[:500], labels[500:], {}, {})
+    codes = Codes.of(known.inputs, seen, 4)
+    found = codes.decode(codes.encode(inputs[500:], seen) * turn, codes.encode(known.inputs, seen), known)
+    return Measured(inputs[500:], seen).fit(found), found
+
+
+@pytest.mark.parametrize("turn", [(1, 1), (-1, 1), (-1, -1)])
+def test_labels_turn_a_mirrored_component_back(turn: tuple[float, float]) -> None:
+    """Whether either input is above its mean: a component is believed about as far as it was found, with its sign."""
+    assert matched(lambda x: (x > 0).astype(np.float64), turn)[0].mean > 0.97
+
+
+def test_without_labels_a_component_is_taken_as_it_was_found() -> None:
+    """Mirrored, R2 is 1 - 4."""
+    for turn, r2 in ((1.0, 1.0), (-1.0, -3.0)):
+        assert matched(lambda x: np.empty((len(x), 0)), (turn, turn))[0].mean == pytest.approx(r2, abs=0.2)
+
+
+def test_where_labels_say_nothing_nothing_is_said() -> None:
+    """One label for all: every estimate is the known records' mean."""
+    fit, found = matched(lambda x: np.ones((len(x), 1)))
+    assert np.ptp(found, axis=0) == pytest.approx(0.0, abs=1e-9)
+    assert fit.mean == pytest.approx(0.0, abs=0.02)
+
+
 def test_a_judge_tells_two_sets_apart_and_pulls_one_towards_the_other() -> None:
     """Two normal sets two spreads apart: what is true is less unlike the true ones than what is not, and a step against
     the slope brings what is not nearer. Where both are one set it tells nothing.

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import torch
 from conftest import SMALL
 from torch.nn.functional import binary_cross_entropy_with_logits as bce
 
+from privbench.attacks.inversion.hijacking import Hijacker
 from privbench.data.synthetic import synthetic
 from privbench.errors import InputError
 from privbench.options import AuditOptions
 from privbench.registry import Registry
 from privbench.seeds import stream
-from privbench.target import ActiveAdversary, Role, TargetRun
+from privbench.target import ACTIVE, MEMBERS, ActiveAdversary, Role, TargetRun
 from privbench.targets.prism.config import PrismConfig
 from privbench.targets.prism.inputs import Scaler
 from privbench.targets.prism.target import Prism
@@ -199,6 +201,122 @@ def test_an_active_adversary_replaces_what_its_own_party_sends(registry: Registr
     assert shouter.received == int(SMALL["train"]) * int(SMALL["epochs"])
     changed = shouted.transcript.arrays["gradients/A"] - audited.transcript.arrays["gradients/A"]
     assert np.abs(changed).max() > 0
+
+
+class Tap(ActiveAdversary):
+    """Stands before another adversary of the server, or acts for none, and keeps copies of what passes."""
+
+    party = "server"
+
+    def __init__(self, adversary: ActiveAdversary | None = None) -> None:
+        self.adversary = adversary
+        self.own: dict[str, npt.NDArray[Any]] = {}
+        self.received: list[tuple[Channel, str, npt.NDArray[np.int64], npt.NDArray[Any]]] = []
+        self.sent: list[tuple[str, npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any]]] = []
+
+    def begin(self, own: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.own = {name: values.copy() for name, values in own.items()}
+        if self.adversary is not None:
+            self.adversary.begin(own)
+
+    def receive(self, channel: Channel, name: str, records: npt.NDArray[np.int64], received: npt.NDArray[Any]) -> None:
+        self.received.append((channel, name, records.copy(), received.copy()))
+        if self.adversary is not None:
+            self.adversary.receive(channel, name, records, received)
+
+    def send(
+        self, channel: Channel, name: str, records: npt.NDArray[np.int64], sent: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
+        assert channel is Channel.GRADIENTS
+        handed = sent.copy()
+        given = sent if self.adversary is None else self.adversary.send(channel, name, records, sent)
+        self.sent.append((name, records.copy(), handed, given.copy()))
+        return given
+
+    def kept(self) -> Mapping[str, npt.NDArray[Any]]:
+        return {} if self.adversary is None else self.adversary.kept()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The members' run, the same under an adversary that leaves everything as it is, and under a hijacker of site A."""
+
+    members: TargetRun
+    idle: TargetRun
+    idle_tap: Tap
+    hijacked: TargetRun
+    tap: Tap
+
+
+@pytest.fixture(scope="module")
+def runs(registry: Registry) -> Runs:
+    config = configure(registry, eps=0.5)
+    idle, hijacker = Tap(), Tap(Hijacker(None, np.random.default_rng(0)))
+    return Runs(
+        run(registry, MEMBERS),
+        Prism().run(config.as_role(ACTIVE), stream(0, "run"), adversary=idle),
+        idle,
+        Prism().run(config.as_role(ACTIVE), stream(0, "run"), adversary=hijacker),
+        hijacker,
+    )
+
+
+def test_a_run_in_which_nobody_acts_is_the_members_run(runs: Runs) -> None:
+    """To the last bit, but for the checkpoints, which it does not keep."""
+    honest, idle = runs.members.transcript.arrays, runs.idle.transcript.arrays
+    assert all(name.startswith("checkpoints/") for name in honest.keys() ^ idle.keys())
+    for name in honest.keys() & idle.keys():
+        assert np.array_equal(honest[name], idle[name]), name
+
+
+@pytest.mark.parametrize("which", ["idle", "hijacked"])
+def test_an_active_run_has_the_members_records(runs: Runs, which: str) -> None:
+    acted: TargetRun = getattr(runs, which)
+    assert acted.secrets.arrays.keys() == runs.members.secrets.arrays.keys()
+    for name, values in runs.members.secrets.arrays.items():
+        assert np.array_equal(values, acted.secrets.arrays[name]), name
+    for name, array in runs.members.transcript.arrays.items():
+        if name.startswith("auxiliary/") or name.endswith(("/labels", "/population")):
+            assert np.array_equal(array, acted.transcript.arrays[name]), name
+
+
+def test_the_server_holds_before_the_run_what_is_recorded_as_its_own(runs: Runs) -> None:
+    recorded = {name: values for name, values in runs.members.transcript.arrays.items() if "auxiliary/" in name}
+    assert runs.idle_tap.own.keys() == recorded.keys()
+    assert all(np.array_equal(values, recorded[name]) for name, values in runs.idle_tap.own.items())
+    assert {name for name in recorded if "/labels/" in name} == {
+        f"auxiliary/server/labels/{task}" for task in ("ihm", "decompensation", "phenotyping")
+    }
+
+
+def test_a_server_receives_labels_and_activations_before_it_sends(runs: Runs) -> None:
+    """Of one batch, all of the same records, the labels as they are."""
+    batch = runs.idle_tap.received[:6]
+    tasks = [name for channel, name, *_ in batch[:3] if channel is Channel.LABELS]
+    assert sorted(tasks) == ["decompensation", "ihm", "phenotyping"]
+    assert [(channel, name) for channel, name, *_ in batch[3:]] == [(Channel.ACTIVATIONS, site) for site in "ABC"]
+    rows = batch[0][2]
+    assert all(np.array_equal(item[2], rows) for item in batch)
+    assert [name for name, *_ in runs.idle_tap.sent[:3]] == list("ABC")
+    train = np.flatnonzero(runs.members.secrets.arrays["member"])
+    for _, task, _, labels in batch[:3]:
+        truth = runs.members.secrets.arrays[f"labels/{task}"][train][rows]
+        assert np.array_equal(labels, truth.reshape(len(rows), -1))
+
+
+def test_a_hijacked_run_differs_through_one_site_alone(runs: Runs) -> None:
+    """The same batches; the first gradients are the same until site A is sent others; no other site ever is."""
+    pairs = list(zip(runs.idle_tap.sent, runs.tap.sent, strict=True))
+    assert all(one[0] == other[0] and np.array_equal(one[1], other[1]) for one, other in pairs)
+    for one, other in pairs[:3]:
+        assert np.array_equal(one[2], other[2])
+    for site, _, handed, given in runs.tap.sent:
+        assert np.array_equal(handed, given) == (site != "A")
+        assert given.dtype == handed.dtype
+    assert runs.hijacked.transcript.array("adversary/steered")[0] == 1
+    for site in "ABC":
+        honest, acted = (item.transcript.array(f"activations/{site}") for item in (runs.idle, runs.hijacked))
+        assert not np.array_equal(honest, acted)
 
 
 @pytest.mark.parametrize(
