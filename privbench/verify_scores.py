@@ -159,6 +159,10 @@ def _contradictory_estimates(estimates: Mapping[str, Any], scores: Scores) -> It
         for key, found, said in (("r2", fit.r2, values), ("off", fit.off, estimates["off"].get(attack, ()))):
             if len(found) != len(said) or not np.allclose(found, said, rtol=_ROUNDING, atol=_ROUNDING):
                 yield f"estimates/{key}/{attack}: not what its scores say"
+        for item in estimates["harms"].get(attack, ()):
+            off = abs(item["acted"] - item["honest"] - item["change"])
+            if off > _ROUNDING or not item["low"] <= item["change"] <= item["high"]:
+                yield f"estimates/harms/{attack}: the change of {item['task']} is not what its two runs differ by"
         if not fit.hit <= fit.records <= estimates["records"]:
             yield f"fit/{attack}: {fit.hit} of {fit.records} records are found, and there are {estimates['records']}"
 

@@ -39,8 +39,9 @@ _MEANS: Mapping[str, str] = {
     "answer-accuracy": "Answers read: share of whole answers, each question's answers counting the same.",
 }
 HARM_NOTE = (
-    "AUC of each task in the honest run and in the one that an attack acted in, on records that neither was trained "
-    "on. A change whose interval holds 0 is one that users of the model could not notice at that many records."
+    "AUC of each task in the honest run and in the one that an attack acted in, from one start, on records that "
+    "neither was trained on; 95% over records, each task by itself. A change that is not seen may still be there; and "
+    "nobody but an auditor has the honest run to compare with."
 )
 FEATURE_NOTE = (
     "R2 of each feature over what was measured of it (1 is exact, 0 is what the mean achieves), and in brackets the "
@@ -195,12 +196,12 @@ def harms(audit: Audit) -> Table:
             number(item["honest"]),
             number(item["acted"]),
             f"{item['change']:+.3f} [{item['low']:+.3f}, {item['high']:+.3f}]",
-            f"not at {item['n']:,} records" if item["low"] <= 0 <= item["high"] else "yes",
+            f"not in {item['n']:,} records" if item["low"] <= 0 <= item["high"] else "yes",
         )
         for name, items in acted.items()
         for item in items
     ]
-    head = ("attack", "task", "honest", "acted in", "change", "users could notice")
+    head = ("attack", "task", "honest", "acted in", "change", "seen beside it")
     return (head, *body) if body else ()
 
 

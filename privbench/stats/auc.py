@@ -168,7 +168,7 @@ def _interval(value: float, spread: _Spread, level: float, n: int) -> Interval:
     """Clopper and Pearson's for as many coins as have this variance; of a perfect order, for the smaller class."""
     tail = (1 - level) / 2
     coins = float(spread.smaller)
-    if 0 < value < 1:
+    if 0 < value < 1 and spread.held > 0:  # columns of AUC 1 and 0 have a mean between, and no spread
         # Fewer coins for the variance being an estimate: the normal quantile over Student's.
         unsure = float(stats.norm.isf(tail) / stats.t.isf(tail, spread.freedom)) ** 2
         coins = max(coins, value * (1 - value) / spread.held * unsure)

@@ -168,15 +168,15 @@ def test_a_terminal_shows_the_best_of_each_adversary_and_the_pages_all(small_aud
 # What acting did
 
 
-def test_a_change_that_holds_0_could_not_be_noticed() -> None:
+def test_a_change_whose_interval_holds_0_was_not_seen() -> None:
     record = audit(finding("r2", 0.6), estimates=NUMBERS)
     assert detail.harms(record) == (
-        ("attack", "task", "honest", "acted in", "change", "users could notice"),
-        ("feature-space hijacking", "ihm", ".850", ".840", "-0.010 [-0.030, +0.010]", "not at 1,400 records"),
+        ("attack", "task", "honest", "acted in", "change", "seen beside it"),
+        ("feature-space hijacking", "ihm", ".850", ".840", "-0.010 [-0.030, +0.010]", "not in 1,400 records"),
         ("feature-space hijacking", "late", ".850", ".840", "-0.010 [-0.020, -0.004]", "yes"),
     )
     for name, text in everywhere(record).items():
-        assert flat(text).count("users of the model could not notice at that many records") == 1, name
+        assert flat(text).count("A change that is not seen may still be there") == 1, name
 
 
 @pytest.mark.parametrize(("low", "high", "noticed"), [(0.0, 0.1, False), (-0.1, 0.0, False), (1e-6, 0.1, True)])

@@ -366,3 +366,11 @@ def test_gain_interval_covers_where_records_are_few(
 def test_macro_without_a_two_class_column_raises() -> None:
     with pytest.raises(ValueError, match="both classes"):
         macro_auc(np.zeros((4, 2)), np.ones((4, 2), int))
+
+
+def test_a_perfect_and_a_reversed_column_have_a_mean_between() -> None:
+    """No record's place varies, so that the smaller class alone says how sure the mean is."""
+    labels = np.array([[0, 0], [1, 1]] * 20)
+    found = macro_auc(np.column_stack([labels[:, 0], -labels[:, 1]]).astype(float), labels)
+    assert found.value == 0.5
+    assert 0 < found.low < 0.5 < found.high < 1
