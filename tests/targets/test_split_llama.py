@@ -290,7 +290,12 @@ def test_an_audit_by_the_command_line(audited: tuple[Done, Path], command_line: 
     done, out = audited
     assert done.returncode == 3, done.stderr
     assert sorted(file.name for file in out.iterdir()) == ["audit.html", "audit.json", "audit.md", "scores.safetensors"]
-    for text in ("nearest-token attack reads 1.000", "most frequent answer", "logistic regression", "is on two sides"):
+    for text in (
+        "| nearest-token attack | curious server | 1.000 ",
+        "most frequent answer",
+        "logistic regression",
+        "is on two sides",
+    ):
         assert text in (out / "audit.md").read_text(encoding="utf-8")
     record = read(out)
     assert record.inputs == {"name": f"input/{CLIENT}", "records": 12, "questions": 14, "releases": 2}
