@@ -94,6 +94,7 @@ class Measured:
             rows = slice(start, start + _ROWS_AT_ONCE)
             guess = ((estimate[rows] - self._mean()) / scale).reshape(-1, truth.shape[1])
             far = ((guess**2) @ seen.T - 2 * guess @ truth.T + own) / count
+            far[:, ~mask.any(axis=1)] = np.inf  # of whom nothing was measured is near to nobody
             hits += int((far.argmin(axis=1) == np.arange(start, start + len(guess))).sum())
         return hits
 

@@ -24,6 +24,8 @@ from privbench.target import ACTIVE, Progress, Role, TargetRun
 from privbench.threat import ThreatModel
 
 AUXILIARY = "auxiliary/index"
+_BEYOND = 6.0
+"""Standard errors at which inputs are not what they are said to be."""
 SHOWN = 5
 """Records whose inputs and estimates are drawn, where they are of invented persons."""
 
@@ -183,20 +185,43 @@ class _Bench:
 
 
 def _cut(run: TargetRun, bench: _Bench) -> Cut | None:
-    """The noised linear cut in standard units of the inputs: the drawn ones' own, or those of what was measured."""
+    """The noised linear cut in standard units of the inputs: the drawn ones' own, or those of what was measured.
+
+    None where the bounds would speak of something else than R2 does: series, whose hours have means of their own. Where
+    answers are recorded an adversary may know more of the inputs than the cut says, and no entropy is taken as known.
+    """
     mechanism, weight = input_mechanism(run.mechanisms, bench.victim), f"model/{bench.victim}/weight"
     gaussian = mechanism is not None and mechanism.kind == "gaussian" and mechanism.total_sigma > 0
     if mechanism is None or not gaussian or weight not in run.transcript.arrays or not bench.truth.observed.all():
         return None
-    normal = run.secrets.metadata.get("priors", {}).get(bench.victim) == "standard-normal"
-    inputs = bench.truth.values.reshape(len(bench.truth.values), -1)
-    spread = np.ones(inputs.shape[1]) if normal else inputs.std(axis=0)
-    covariance = np.eye(inputs.shape[1]) if normal else np.atleast_2d(np.corrcoef(inputs.T))
-    releases = len(run.transcript.arrays[f"activations/{bench.victim}"])
+    arrays, (_, hours, features) = run.transcript.arrays, bench.truth.values.shape
+    fits = arrays[weight].shape == (arrays[f"activations/{bench.victim}"].shape[-1], features)
+    inputs = bench.truth.values.reshape(-1, hours * features)
+    if hours != 1 or not fits or not (inputs.std(axis=0) > 0).all():
+        return None
+    told = any(name.startswith("outputs/") and name.endswith("/labels") for name in arrays)
+    normal = not told and run.secrets.metadata.get("priors", {}).get(bench.victim) == "standard-normal"
+    if normal:
+        _require_standard(inputs, bench.victim)
+    spread = np.ones(features) if normal else inputs.std(axis=0)
+    covariance = np.eye(features) if normal else np.atleast_2d(np.corrcoef(inputs.T))
+    releases = len(arrays[f"activations/{bench.victim}"])
     scaled = run.transcript.array(weight).astype(np.float64) * spread
-    sent = np.linalg.eigvalsh(scaled @ covariance @ scaled.T)[::-1][: inputs.shape[1]].clip(0)
-    trace = float((scaled**2).sum())
-    return Cut(mechanism.total_sigma, releases, inputs.shape[1], trace, tuple(map(float, sent)), normal)
+    sent = np.linalg.eigvalsh(scaled @ covariance @ scaled.T)[::-1][:features].clip(0)
+    return Cut(mechanism.total_sigma, releases, features, float((scaled**2).sum()), tuple(map(float, sent)), normal)
+
+
+def _require_standard(inputs: Floats, victim: str) -> None:
+    """`InputError` where inputs [m, F] that are said to be standard normal have another mean or spread."""
+    m = len(inputs)
+    off = np.abs(inputs.mean(axis=0)) > _BEYOND / m**0.5
+    off |= np.abs(inputs.var(axis=0) - 1) > _BEYOND * (2 / m) ** 0.5
+    if off.any():
+        k = int(off.argmax())
+        raise InputError(
+            f"priors says that inputs/{victim} is standard normal; feature {k + 1} has mean {inputs[:, k].mean():.3g} "
+            f"and standard deviation {inputs[:, k].std():.3g}. Leave the prior out, or scale the inputs."
+        )
 
 
 def _measured(secrets: Secrets, victim: str, rows: Index) -> Measured:

@@ -81,7 +81,8 @@ def invert_all(
 
 def input_mechanism(mechanisms: Sequence[Mechanism], victim: str) -> Mechanism | None:
     """The mechanism on the activations that `victim` sends, or None when nobody described it."""
-    return next((m for m in mechanisms if m.channel == Channel.ACTIVATIONS and m.party in (victim, "*")), None)
+    found = [m for m in mechanisms if m.channel == Channel.ACTIVATIONS and m.party in (victim, "*")]
+    return min(found, key=lambda m: m.party == "*", default=None)  # its own before that of all
 
 
 def _require_shape(found: Reconstruction, wanted: tuple[int, ...]) -> None:

@@ -160,6 +160,8 @@ def _check_values(name: str, array: Blocks, where: str) -> None:
             raise InputError(
                 f"{where}: array '{name}' holds {int(block.min())}; labels and tokens are 0 and above, -1 for none."
             )
+    if name == "auxiliary/index" and int(np.asarray(array).min()) < 0:
+        raise InputError(f"{where}: array '{name}' names record {int(np.asarray(array).min())}; they count from 0.")
     if name == "auxiliary/index" and len(np.unique(values := np.asarray(array))) < len(values):
         raise InputError(f"{where}: array '{name}' names a record twice.")
 

@@ -114,7 +114,8 @@ def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress
     audited, clean = runs["audited"], runs.get("clean")
     header = Header(options.target, options.seed, str(prepared.resolved["defense"]), prepared.resolved["eps"])
     association = None if clean is None else _association(audited, clean)
-    invented = str(prepared.resolved["data"]).partition(":")[0] == "synthetic"
+    # What a recording is called says nothing of whose it is.
+    invented = options.recording is None and str(prepared.resolved["data"]).partition(":")[0] == "synthetic"
     parts = attack(prepared.attacks, registry, threats, runs, options.seed, association, invented, report)
     report("bounds and verdicts", 0.9)
     flags = frozenset(_run_flags(runs))

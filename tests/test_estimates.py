@@ -331,3 +331,25 @@ def test_nobody_acts_in_a_target_without_a_training(registry: Registry) -> None:
     (found,) = run_audit(options, registry).audit.findings
     assert found.verdict == "NOT_APPLICABLE"
     assert "needs a party that changes what it sends" in found.reason
+
+
+def test_of_whom_nothing_was_measured_is_near_to_nobody() -> None:
+    values, seen = np.random.default_rng(0).standard_normal((300, 4, 3)), np.ones((300, 4, 3), np.bool_)
+    seen[0] = False
+    assert Measured(values, seen).fit(values).hit == 299
+
+
+def test_a_recordings_name_makes_nobody_invented(registry: Registry, tmp_path: Path) -> None:
+    """Whose records these are, nobody here knows: nothing of a single one is kept."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((200, 1, 2)).astype(np.float32)
+    known = np.arange(100)
+    arrays = {"activations/A": x[None, :, 0], "auxiliary/index": known, "auxiliary/server/inputs/A": x[known]}
+    Transcript(arrays).save(tmp_path / "synthetic")
+    Secrets({"inputs/A": x}).save(tmp_path / "secrets.safetensors")
+    files = RecordingFiles(tmp_path / "synthetic", tmp_path / "secrets.safetensors")
+    found = run_audit(AuditOptions("recorded", recording=files, attacks=("inversion/ridge",)), registry).audit
+    assert found.estimates is not None
+    assert found.estimates["r2"]["inversion/ridge"][0] > 0.9
+    assert found.estimates["examples"] == []
+    assert found.estimates["shown"] is None

@@ -14,13 +14,16 @@ from privbench.bounds.base import BoundValue, Cut, InputBound, Unsupported
 from privbench.bounds.inputs import Channel, Fisher
 from privbench.errors import InputError
 from privbench.estimated import Fit, Measured
+from privbench.estimating import _Bench, _cut
 from privbench.findings import Header
 from privbench.findings_estimates import _held
 from privbench.options import AuditOptions
 from privbench.record import Finding, write
+from privbench.recording import Secrets, Transcript
 from privbench.registry import Registry
 from privbench.report.pages import PAGES, render
 from privbench.runner import run_audit
+from privbench.target import TargetRun
 from privbench.threat import server_with_patients
 from privbench.verdict import Verdict
 from privbench.verify import verify
@@ -132,3 +135,50 @@ def test_a_cut_whose_noise_nobody_describes_stays_uncovered(registry: Registry) 
     assert {item.verdict for item in audit.findings} == {Verdict.UNCOVERED}
     assert audit.estimates is not None
     assert audit.estimates["cut"] is None
+
+
+def recorded(changes: dict[str, Any], priors: str | None = "standard-normal", scale: float = 1.0) -> Cut | None:
+    """The cut of 400 records of D inputs behind noise .5, with other arrays in place of its own."""
+    rng = np.random.default_rng(1)
+    x = (scale * rng.standard_normal((400, 1, D))).astype(np.float32)
+    weight, _ = np.linalg.qr(rng.standard_normal((6, D)))
+    sent = x[:, 0] @ weight.T + 0.5 * rng.standard_normal((400, 6))
+    known = np.arange(200)
+    arrays = {
+        "activations/A": sent[None].astype(np.float32),
+        "model/A/weight": weight.astype(np.float32),
+        "auxiliary/index": known,
+        "auxiliary/server/inputs/A": x[known],
+        **changes,
+    }
+    own = {"channel": "activations", "party": "A", "kind": "gaussian", "noise": "once", "sigma": {"cut": 0.5}}
+    everybody = {**own, "party": "*", "sigma": {"cut": 50.0}}
+    metadata = {"mechanisms": [everybody, own]}
+    secrets = Secrets({"inputs/A": x}, {} if priors is None else {"priors": {"A": priors}})
+    run = TargetRun(Transcript(arrays, metadata), None, secrets, (), {}, "")
+    return _cut(run, _Bench.of(run, 0))
+
+
+def test_a_sites_own_mechanism_stands_before_that_of_all() -> None:
+    found = recorded({})
+    assert found is not None
+    assert found.eta == 0.5
+    assert found.normal
+
+
+def test_answers_tell_more_of_inputs_than_the_cut_does() -> None:
+    """Whoever knows labels may know inputs: their entropy given the labels is not known, and no floor follows."""
+    labels = (np.arange(400) % 2).astype(np.int64)
+    found = recorded({"outputs/y/labels": labels, "outputs/y": np.zeros((400, 1), np.float32)})
+    assert found is not None
+    assert not found.normal
+
+
+def test_a_weight_that_does_not_fit_the_cut_describes_none() -> None:
+    assert recorded({"model/A/weight": np.ones((4, D), np.float32)}) is None
+
+
+def test_a_prior_that_the_inputs_refute_is_refused() -> None:
+    with pytest.raises(InputError, match="standard deviation 10"):
+        recorded({}, scale=10.0)
+    assert recorded({}, priors=None, scale=10.0) is not None
