@@ -19,7 +19,7 @@ from privbench.stats import binomial
 from privbench.targets.prism.tape import Tape
 from privbench.targets.prism.train import Trainer
 
-MEDIUM = {**SMALL, "train": "600", "canaries": "400", "epochs": "10", "clip_factor": "2"}
+MEDIUM = {**SMALL, "train": "300", "canaries": "240", "epochs": "10", "clip_factor": "2"}
 
 
 def audit(registry: Registry, settings: dict[str, str] | None = None, **options: Any) -> Audit:

@@ -140,8 +140,8 @@ def test_tables_and_series_are_read(shape: tuple[int, ...]) -> None:
 )
 def test_a_shift_of_part_of_a_series_is_seen(at: tuple[slice, int]) -> None:
     rng = np.random.default_rng(7)
-    coins = rng.integers(0, 2, 400).astype(np.uint8)
-    values = 0.5 * rng.standard_normal((400, 40, 2)).astype(np.float32)
+    coins = rng.integers(0, 2, 300).astype(np.uint8)
+    values = 0.5 * rng.standard_normal((300, 40, 2)).astype(np.float32)
     if isinstance(at, slice):  # members swing about the same mean
         values[coins == 1] *= 2
     else:

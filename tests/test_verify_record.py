@@ -85,9 +85,9 @@ def test_a_forger_who_edits_nothing_agrees(
         ("gaussian", {"eps": math.inf, "settings": DRAW, "seed": 3}),
         ("gaussian", {"sigma": 0.0, "settings": {**DRAW, "broken": "no"}, "attacks": (SPECTRAL,)}),
         ("gaussian", {"eps": 2.0, "settings": {**DRAW, "broken": "clip-after-sum"}}),
-        ("prism", {"noise_multiplier": 3.0, "settings": SMALLER, "party": "B", "attacks": BRIEF}),
+        ("prism", {"noise_multiplier": 3.0, "settings": SMALL, "attacks": ("label",)}),
         ("prism", {"sigma": 0.5, "settings": SMALL, "attacks": (ORACLE,)}),
-        ("prism", {"eps": math.inf, "settings": SMALLER, "attacks": BRIEF}),
+        ("prism", {"eps": math.inf, "settings": SMALLER, "party": "B", "attacks": BRIEF}),
         ("prism", {"eps": 0.5, "eps_for": "site", "settings": SMALL, "attacks": ("label",)}),
     ],
 )

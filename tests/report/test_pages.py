@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -35,23 +36,28 @@ class Checker(HTMLParser):
         ]
 
 
+@pytest.fixture(scope="module")
+def told(small_audit: AuditResult) -> Mapping[str, str]:
+    """The small audit everywhere."""
+    return everywhere(small_audit.audit)
+
+
 def test_the_page_is_self_contained(small_audit: AuditResult) -> None:
-    page = html(small_audit.audit)
     checker = Checker()
-    checker.feed(page)
+    checker.feed(html(small_audit.audit))
     assert checker.loads == []
     assert "script" not in checker.tags
     assert "svg" in checker.tags
 
 
-def test_every_finding_is_on_every_page(small_audit: AuditResult) -> None:
+def test_every_finding_is_on_every_page(small_audit: AuditResult, told: Mapping[str, str]) -> None:
     """About coins, or without a value, in a sentence; any other by its value with the interval, in a table."""
     audit = small_audit.audit
-    for name, text in everywhere(audit).items():
+    for name, text in told.items():
         flat = re.sub(r"\s+", " ", text)
         for finding in audit.findings:
-            told = finding.metric == "accuracy" or finding.value is None
-            assert (words.sentence(finding, audit) if told else words.measured(finding)) in flat, (name, finding.id)
+            spoken = finding.metric == "accuracy" or finding.value is None
+            assert (words.sentence(finding, audit) if spoken else words.measured(finding)) in flat, (name, finding.id)
 
 
 def test_every_flag_and_assumption_is_told(small_audit: AuditResult) -> None:
@@ -124,21 +130,23 @@ def everywhere(audit: Audit) -> dict[str, str]:
     return {"terminal": printed(audit), "markdown": markdown(audit), "html": unescape(html(audit))}
 
 
-def test_nobody_assumes_patients_of_a_drawn_record(drawn: Audit, small_audit: AuditResult) -> None:
+def test_nobody_assumes_patients_of_a_drawn_record(drawn: Audit, told: Mapping[str, str]) -> None:
     for text in everywhere(drawn).values():
         assert not re.search(r"patient|diagnosis|test stays|training records", text)
         assert "200 records" in text
         assert "A coin is not a real label" in text
-    for text in everywhere(small_audit.audit).values():
-        assert "240 training records" in text
+    for text in told.values():
+        assert "150 training records" in text
         assert "A coin is not a diagnosis" in text
 
 
-def test_utility_that_was_not_measured_has_no_section(drawn: Audit, small_audit: AuditResult) -> None:
+def test_utility_that_was_not_measured_has_no_section(
+    drawn: Audit, small_audit: AuditResult, told: Mapping[str, str]
+) -> None:
     assert drawn.utility == []
     for name, text in everywhere(drawn).items():
         assert not re.search(r"(?m)^(## |<h2>)?Utility", text), name
-    for name, text in everywhere(small_audit.audit).items():
+    for name, text in told.items():
         assert re.search(r"(?m)^(## |<h2>)?Utility", text), name
         assert utility.note(small_audit.audit) in text
 
@@ -178,18 +186,17 @@ def test_a_failed_control_names_its_attack(small_audit: AuditResult) -> None:
     assert words.flag_name({**flag, "name": "SERVER_NOT_NOISED"}, audit) == "SERVER_NOT_NOISED"
 
 
-def test_one_release_is_explained_where_all_are_pooled(small_audit: AuditResult, registry: Registry) -> None:
+def test_one_release_is_explained_where_all_are_pooled(small_audit: AuditResult, told: Mapping[str, str]) -> None:
     audit = small_audit.audit
     note = str(notes.one_release_note(audit))
     assert "the oracle likelihood ratio is tried on each of a record's 3 releases by itself" in note
-    assert "(420 guesses about 140 records)" in note
-    for text in everywhere(audit).values():
+    assert "(315 guesses about 105 records)" in note
+    for text in told.values():
         assert note in text
-    assert "x = 1 is the first release alone" in html(audit)
+    assert "x = 1 is the first release alone" in told["html"]
     single = tuple(replace(f, n=f.canaries) for f in audit.findings)
     assert notes.one_release_note(replace(audit, findings=single)) is None
 
 
-def test_the_same_record_gives_the_same_pages(small_audit: AuditResult) -> None:
-    assert html(small_audit.audit) == html(small_audit.audit)
-    assert markdown(small_audit.audit) == markdown(small_audit.audit)
+def test_the_same_record_gives_the_same_pages(small_audit: AuditResult, told: Mapping[str, str]) -> None:
+    assert told == everywhere(small_audit.audit)
