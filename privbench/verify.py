@@ -88,8 +88,12 @@ def verify(folder: Path, registry: Registry, secrets: Secrets | None = None) -> 
         differences += contradictory(audit, scores)
         differences += _compare(audit, assemble_again(audit, scores, registry))
         secret = secret_of(audit)
-        if secrets is not None and secret is not None:
+        # One file is of one run: of two games in two runs it settles its own.
+        of_members = secrets is not None and audit.members is not None and secrets.asks_membership
+        if secrets is not None and secret is not None and (secrets.coined or not of_members):
             differences += _compare_coins(secret, scores, secrets)
+        if secrets is not None and of_members:
+            differences += _compare_members(scores, secrets)
         differences += _pages(folder, audit)
     return tuple(dict.fromkeys(differences))
 
@@ -300,3 +304,15 @@ def _compare_coins(secret: str, scores: Scores, secrets: Secrets) -> Iterator[st
     for name, recorded in scores.items():
         if name.startswith("coins/") and f"/{secret}/" in name and (recorded != truth).any():
             yield f"{name}: the coins differ from the secrets in {int((recorded != truth).sum())} records"
+
+
+def _compare_members(scores: Scores, secrets: Secrets) -> Iterator[str]:
+    """The scored coins of membership against the scorer's secrets."""
+    index, recorded = scores[f"index/{MEMBER}"], scores[f"coins/{MEMBER}"]
+    candidates, coins = secrets.memberships()
+    if not np.isin(index, candidates).all():
+        yield f"secrets: {int((~np.isin(index, candidates)).sum())} of the scored records are no candidates there"
+        return
+    off = int((recorded != coins[np.searchsorted(candidates, index)]).sum())
+    if off:
+        yield f"coins/{MEMBER}: the coins differ from the secrets in {off} records"

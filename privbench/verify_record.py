@@ -144,7 +144,9 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
     for name in present:
         findings = [finding for finding in audit.findings if finding.attack == name]
         able = next((item for item in parts.threats if suffices(registry.get("attacks", name).card, item)), None)
-        threat = (able or parts.threats[0]).label
+        # An attack whose secret no run held is the audit's own adversary's, whoever could have run it.
+        asked = findings[0].secret != NOTHING
+        threat = (able if asked and able is not None else parts.threats[0]).label
         if any(finding.threat_model != threat for finding in findings):
             yield f"{name}: judged under another threat model than '{threat}'"
         if all(finding.verdict != Verdict.NOT_APPLICABLE for finding in findings):

@@ -12,11 +12,13 @@ import surveyed as surveys
 from forging import Arrays, Data, Edit, forge, made
 
 from privbench.errors import RecordError
+from privbench.options import AuditOptions
 from privbench.record import write
+from privbench.recording import Secrets
 from privbench.registry import BUILT_IN, Registry
 from privbench.report.pages import PAGES, render
-from privbench.runner import AuditResult
-from privbench.verify import verify
+from privbench.runner import AuditResult, run_audit
+from privbench.verify import _compare_members, verify
 
 ATTACK, SECRET = "inversion/nearest-token", "input/client-1"
 ONE, ALL = (f"recovered/{ATTACK}/{SECRET}/{over}/token-accuracy" for over in (1, 2))
@@ -244,3 +246,21 @@ def test_a_finding_under_a_threat_model_that_is_not_there_is_refused(
     folder = forge(records["inputs"], tmp_path / "f", finding(threat_model="curious cat"), None)
     with pytest.raises(RecordError, match="names a threat model that the record does not describe"):
         verify(folder, registry)
+
+
+def test_an_attack_without_its_secret_is_no_contradiction(registry: Registry, tmp_path: Path) -> None:
+    """Coins and numbers in one drawn run, and no membership: each attack is judged, or said to have none."""
+    settings = {"inputs": "2", "records": "200", "releases": "2", "width": "8"}
+    attacks = ("label/spectral", "membership/loss", "inversion/ridge")
+    result = run_audit(AuditOptions("gaussian", sigma=4.0, settings=settings, attacks=attacks), registry)
+    write(result.audit, result.scores, render(result.audit, PAGES), tmp_path)
+    assert verify(tmp_path, registry) == ()
+
+
+def test_coins_of_membership_are_held_against_the_secrets() -> None:
+    member = np.array([1, 0, 1, 1, 0], np.uint8)
+    scores = {"index/member": np.array([0, 1, 4]), "coins/member": np.array([1, 0, 0], np.uint8)}
+    secrets = Secrets({"member": member})
+    assert list(_compare_members(scores, secrets)) == []
+    flipped = {**scores, "coins/member": np.array([1, 1, 0], np.uint8)}
+    assert list(_compare_members(flipped, secrets)) == ["coins/member: the coins differ from the secrets in 1 records"]

@@ -16,7 +16,8 @@ from privbench.cli.console import plain_console
 from privbench.errors import InputError, RecordError, unknown
 from privbench.gate import gate
 from privbench.options import AuditOptions, Setting, settings_of
-from privbench.record import AUDIT_FILE, SWEEP_FILE, holds_sweep, read
+from privbench.record import AUDIT_FILE, SWEEP_FILE, Audit, holds_sweep, read
+from privbench.recording import Secrets
 from privbench.registry import GROUPS, Registry, default_registry
 from privbench.report.words import headline
 from privbench.sweep.record import read_sweep
@@ -36,7 +37,6 @@ def run_gate(path: Path, *, strict: bool) -> int:
 
 def run_verify(record: Path, secrets: Path | None) -> int:
     """Print every difference, of a sweep one line for each cell that differs; 1 when there is one."""
-    from privbench.recording import Secrets
     from privbench.verify import COVERED_BY_HASH, RECOMPUTED, verify
 
     folder = _folder(record)
@@ -49,10 +49,24 @@ def run_verify(record: Path, secrets: Path | None) -> int:
     for line in differences:
         console.print(line, markup=False, soft_wrap=True)
     if not differences:
-        coins = "Held against the secrets: every coin" if secrets else "Not checked, without --secrets: the coins"
+        coins = _coins_checked(read(folder), Secrets.load(secrets) if secrets else None)
         console.print(f"Recomputed, and all agrees: {RECOMPUTED}.", markup=False)
         console.print(f"{coins}. Covered by the record's own hash only: {COVERED_BY_HASH}.", markup=False)
     return 1 if differences else 0
+
+
+def _coins_checked(audit: Audit, secrets: Secrets | None) -> str:
+    """Which of a record's coins were held against the secrets."""
+    held = {
+        "label coins": (audit.secret is not None, secrets is not None and bool(secrets.coined)),
+        "coins of membership": (audit.members is not None, secrets is not None and secrets.asks_membership),
+    }
+    done = [name for name, (there, known) in held.items() if there and known]
+    left = [name for name, (there, known) in held.items() if there and not known]
+    said = [f"Held against the secrets: the {' and the '.join(done)}"] if done else []
+    without = "" if secrets else ", without --secrets"
+    said += [f"Not checked{without}: the {' and the '.join(left)}"] if left else []
+    return ". ".join(said) or "No coin is in this record"
 
 
 def _verify_sweep(folder: Path) -> int:
