@@ -129,6 +129,10 @@ class Cut:
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "sent": list(self.sent)}
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Cut:
+        return cls(**{**data, "sent": tuple(data["sent"])})
+
 
 class InputBound(BoundBase):
     """Base of bounds on estimated inputs: pure functions of a cut, in R2, averaged over inputs."""

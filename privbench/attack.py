@@ -8,7 +8,7 @@ the scorer holds the secrets.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -258,9 +258,18 @@ def view_of(
     return View(threat, MappingProxyType(allowed), transcript.mechanisms, secret, moved, candidates, hints)
 
 
-def gradient_mechanism(mechanisms: tuple[Mechanism, ...], site: str) -> Mechanism | None:
+def gradient_mechanism(mechanisms: Sequence[Mechanism], site: str) -> Mechanism | None:
     """The mechanism on the cut gradients sent to `site`, or None when nobody described it."""
-    found = [m for m in mechanisms if m.channel == Channel.GRADIENTS and m.party in (site, "*")]
+    return _mechanism_on(Channel.GRADIENTS, mechanisms, site)
+
+
+def input_mechanism(mechanisms: Sequence[Mechanism], victim: str) -> Mechanism | None:
+    """The mechanism on the activations that `victim` sends, or None when nobody described it."""
+    return _mechanism_on(Channel.ACTIVATIONS, mechanisms, victim)
+
+
+def _mechanism_on(channel: Channel, mechanisms: Sequence[Mechanism], party: str) -> Mechanism | None:
+    found = [m for m in mechanisms if m.channel == channel and m.party in (party, "*")]
     return min(found, key=lambda m: m.party == "*", default=None)  # its own before that of all
 
 

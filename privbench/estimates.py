@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from privbench.attack import AttackBase, Index, NotApplicable, View
 from privbench.errors import InputError
+from privbench.losses import tasks_of
 from privbench.target import ActiveAdversary
 from privbench.tensors import Blocks
 
@@ -141,9 +142,8 @@ def under(view: View, prefix: str) -> dict[str, Values]:
 
 def _labels(view: View, records: int) -> Floats:
     """True answers [N, L] of every record, the columns of all tasks beside each other."""
-    names = [name for name in sorted(view.arrays) if name.startswith("outputs/") and name.endswith("/labels")]
-    columns = [np.asarray(view.arrays[name], np.float64).reshape(records, -1) for name in names]
-    return np.concatenate(columns, axis=1) if columns else np.empty((records, 0))
+    answers = [np.asarray(view.arrays[f"outputs/{task}/labels"], np.float64) for task in tasks_of(view.arrays)]
+    return np.concatenate([np.empty((records, 0)), *(values.reshape(records, -1) for values in answers)], axis=1)
 
 
 def with_means(inputs: Floats, observed: Mask) -> Floats:

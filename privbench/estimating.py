@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 
-from privbench.attack import AttackCard, Hints, Index, NotApplicable, view_of
+from privbench.attack import AttackCard, Hints, Index, NotApplicable, input_mechanism, view_of
 from privbench.blind import summaries
 from privbench.bounds.base import Cut
 from privbench.errors import InputError
 from privbench.estimated import Fit, Measured, shuffled
 from privbench.estimates import ActiveEstimation, Estimation, Floats, Mask, mean_of, ridge, told_of
 from privbench.harm import Harm, harms
-from privbench.invert import input_mechanism
+from privbench.losses import tasks_of
 from privbench.measure import Refused, try_each
 from privbench.mechanism import Mechanism
-from privbench.recording import Secrets
+from privbench.recording import STANDARD_NORMAL, Secrets
 from privbench.registry import Registry
 from privbench.seeds import stream
 from privbench.target import ACTIVE, Progress, Role, TargetRun
@@ -98,22 +99,24 @@ def estimate_all(
     runs: where an attack that acts in a run finds its own; invented: no record is a person's, so some may be shown.
     """
     bench = _Bench.of(run, seed)
+    asked_about = cache(bench.asked)  # most attacks are asked about the same records
     found: dict[str, Floats] = {}
 
     def tried(name: str, attack: Estimation, threat: ThreatModel) -> Estimated | NotApplicable:
         own = runs.get(active_role(name), run) if isinstance(attack, ActiveEstimation) else run
-        rows = bench.asked(attack.most)
-        candidates = bench.scored[rows]
+        asked = asked_about(attack.most)
+        candidates = bench.scored[asked.rows]
         view = view_of(threat, own.transcript, secret=bench.victim, moved=(), candidates=candidates, hints=Hints.none())
         estimate = attack(view, stream(seed, name))
         if isinstance(estimate, NotApplicable):
             return estimate
         bench.require_same_records(own)
-        if not np.array_equal(bench.truth.take(rows).scored, bench.truth.scored) or not len(bench.truth.scored):
-            return NotApplicable(f"inputs of {bench.victim} do not vary among the {len(rows)} records to be estimated")
+        if not np.array_equal(asked.truth.scored, bench.truth.scored) or not len(bench.truth.scored):
+            varies = f"do not vary among the {len(candidates)} records to be estimated"
+            return NotApplicable(f"inputs of {bench.victim} {varies}")
         if attack.most is None:
             found[name] = estimate
-        return bench.outcome(attack.card, threat, estimate, rows, () if own is run else harms(run, own))
+        return asked.outcome(attack.card, threat, estimate, () if own is run else harms(run, own))
 
     outcomes, refused = try_each(names, registry, threats, progress, tried)
     best = max(found, key=lambda name: outcomes[name].fit.mean, default=None) if invented else None
@@ -165,23 +168,39 @@ class _Bench:
             stream(seed, "records of costly estimations").permutation(len(scored)),
         )
 
-    def asked(self, most: int | None) -> Index:
-        """Positions in `scored`."""
-        return np.arange(len(self.scored)) if most is None else np.sort(self.drawn[:most])
+    def asked(self, most: int | None) -> _Asked:
+        """Some of the scored records, drawn by seed, or all of them."""
+        rows = np.arange(len(self.scored)) if most is None else np.sort(self.drawn[:most])
+        return _Asked(self, rows, self.truth.take(rows))
 
     def require_same_records(self, other: TargetRun) -> None:
         name = f"inputs/{self.victim}"
         if not np.array_equal(other.secrets.array(name), self.run.secrets.array(name)):
             raise InputError(f"the run in which an adversary acts has other records than the run beside it: '{name}'.")
 
-    def outcome(
-        self, card: AttackCard, threat: ThreatModel, estimate: Floats, rows: Index, done: tuple[Harm, ...]
-    ) -> Estimated:
-        truth = self.truth.take(rows)
-        order = np.argsort(self.order[rows])
-        others = None if self.others is None else truth.fit(self.others[rows])
-        wrong = truth.fit(shuffled(estimate, order))
-        return Estimated(card, threat, truth.fit(estimate), wrong, truth.fit(self.prior[rows]), others, done)
+
+@dataclass(frozen=True)
+class _Asked:
+    """Records that an attack is asked about: positions in the bench's scored ones, their inputs, and what is read of
+    them without the cut.
+    """
+
+    bench: _Bench
+    rows: Index
+    truth: Measured
+
+    @cached_property
+    def prior(self) -> Fit:
+        return self.truth.fit(self.bench.prior[self.rows])
+
+    @cached_property
+    def others(self) -> Fit | None:
+        return None if self.bench.others is None else self.truth.fit(self.bench.others[self.rows])
+
+    def outcome(self, card: AttackCard, threat: ThreatModel, estimate: Floats, done: tuple[Harm, ...]) -> Estimated:
+        order = np.argsort(self.bench.order[self.rows])
+        wrong = self.truth.fit(shuffled(estimate, order))
+        return Estimated(card, threat, self.truth.fit(estimate), wrong, self.prior, self.others, done)
 
 
 def _cut(run: TargetRun, bench: _Bench) -> Cut | None:
@@ -199,8 +218,8 @@ def _cut(run: TargetRun, bench: _Bench) -> Cut | None:
     inputs = bench.truth.values.reshape(-1, hours * features)
     if hours != 1 or not fits or not (inputs.std(axis=0) > 0).all():
         return None
-    told = any(name.startswith("outputs/") and name.endswith("/labels") for name in arrays)
-    normal = not told and run.secrets.metadata.get("priors", {}).get(bench.victim) == "standard-normal"
+    prior = run.secrets.metadata.get("priors", {}).get(bench.victim)
+    normal = prior == STANDARD_NORMAL and not tasks_of(arrays)
     if normal:
         _require_standard(inputs, bench.victim)
     spread = np.ones(features) if normal else inputs.std(axis=0)

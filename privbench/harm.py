@@ -1,4 +1,4 @@
-"""What an adversary that acts in a run does to the tasks: a change that users of the model could notice."""
+"""What an adversary that acts in a run does to the tasks, beside the honest run from the same start."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privbench.losses import population, tasks_of
 from privbench.stats.auc import macro_auc, macro_gain
 from privbench.target import TargetRun
-
-POPULATION = "outputs/population"
 
 
 @dataclass(frozen=True)
@@ -41,19 +40,18 @@ def harms(honest: TargetRun, acted: TargetRun) -> tuple[Harm, ...]:
 
 def _harms(honest: TargetRun, acted: TargetRun) -> Iterator[Harm]:
     arrays, others = honest.transcript.arrays, acted.transcript.arrays
-    rows = np.flatnonzero(np.asarray(arrays.get(POPULATION, ())))
+    rows = population(arrays)
     if not len(rows):
         return
-    for name in sorted(arrays):
-        outputs = name.removesuffix("/labels")
-        if outputs == name or not name.startswith("outputs/") or outputs not in arrays or outputs not in others:
+    for task in tasks_of(arrays):
+        outputs = f"outputs/{task}"
+        if outputs not in arrays or outputs not in others:
             continue
-        labels = np.asarray(arrays[name])[rows].reshape(len(rows), -1)
+        labels = np.asarray(arrays[f"{outputs}/labels"])[rows].reshape(len(rows), -1)
         before, after = (np.asarray(side[outputs])[rows] for side in (arrays, others))
         if labels.shape != before.shape or not _two_classes(labels):
             continue
         ours, theirs, gain = macro_auc(before, labels), macro_auc(after, labels), macro_gain(after, before, labels)
-        task = outputs.removeprefix("outputs/")
         yield Harm(task, ours.value, theirs.value, gain.value, gain.low, gain.high, len(rows))
 
 

@@ -14,6 +14,7 @@ from privbench.attack import (
     Inversion,
     NotApplicable,
     Reconstruction,
+    input_mechanism,
     view_of,
 )
 from privbench.measure import Refused, try_each
@@ -22,7 +23,7 @@ from privbench.recovery import METRICS, Floats, Recovered, Truth
 from privbench.registry import Registry
 from privbench.seeds import stream
 from privbench.target import Progress, TargetRun
-from privbench.threat import Channel, ThreatModel
+from privbench.threat import ThreatModel
 
 Key = tuple[int, str]
 """Number of releases, metric."""
@@ -77,12 +78,6 @@ def invert_all(
 
     outcomes, refused = try_each(names, registry, threats, progress, tried)
     return Inversions(victim, outcomes, refused, releases, scored, input_mechanism(run.mechanisms, victim))
-
-
-def input_mechanism(mechanisms: Sequence[Mechanism], victim: str) -> Mechanism | None:
-    """The mechanism on the activations that `victim` sends, or None when nobody described it."""
-    found = [m for m in mechanisms if m.channel == Channel.ACTIVATIONS and m.party in (victim, "*")]
-    return min(found, key=lambda m: m.party == "*", default=None)  # its own before that of all
 
 
 def _require_shape(found: Reconstruction, wanted: tuple[int, ...]) -> None:

@@ -25,8 +25,9 @@ from privbench.tensors import Array, Blocks, Stored, TensorWriter, is_float, rea
 SMALLEST, LARGEST = 1e-12, 1e12
 """Clips and sigmas outside are none, or lie outside the arithmetic of 32-bit releases."""
 MOST_CLAIMS = 20
-PRIORS = ("standard-normal",)
-"""Distributions of inputs: each entry an independent standard normal."""
+STANDARD_NORMAL = "standard-normal"
+"""A distribution of inputs: each entry an independent standard normal."""
+PRIORS = (STANDARD_NORMAL,)
 JOINT = "joint"
 """The secret whose coin sets every label that the curious site does not hold."""
 MEMBER = "member"

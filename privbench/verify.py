@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from privbench.attack import AttackCard, NotApplicable, gradient_mechanism
+from privbench.attack import AttackCard, NotApplicable, gradient_mechanism, input_mechanism
 from privbench.bounds.base import Cut
 from privbench.differences import fields
 from privbench.errors import InputError, RecordError
@@ -24,7 +24,7 @@ from privbench.estimating import Estimated, Estimates
 from privbench.findings import Evidence, Header, Judged
 from privbench.findings_estimates import fit_of
 from privbench.harm import Harm
-from privbench.invert import Inversions, Inverted, input_mechanism
+from privbench.invert import Inversions, Inverted
 from privbench.measure import Attacked, Failure, Outcome, Refused
 from privbench.mechanism import Claim, Mechanism
 from privbench.membership import Exposed, Membership
@@ -220,7 +220,7 @@ def _estimates_again(audit: Audit, scores: Scores, registry: Registry, mechanism
         hours=said["hours"],
         features=tuple(said["features"]),
         mechanism=input_mechanism(mechanisms, victim),
-        cut=None if said["cut"] is None else Cut(**{**said["cut"], "sent": tuple(said["cut"]["sent"])}),
+        cut=None if said["cut"] is None else Cut.from_json(said["cut"]),
         shown=said["shown"],
         examples=(),
     )

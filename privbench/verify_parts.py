@@ -70,9 +70,16 @@ class Parts:
     @property
     def releases(self) -> int:
         """T, by the findings about coins, or as configured where no coin was guessed."""
+        recorded = releases_of(self.audit)
         if self.audit.secret is not None or not self.configured:
-            return releases_of(self.audit)
-        return int(self.settings.get("epochs", self.settings.get("releases", 1)))
+            return recorded
+        return recorded if self.releases_by_manifest is None else self.releases_by_manifest
+
+    @property
+    def releases_by_manifest(self) -> int | None:
+        """T by the configuration: epochs, or releases; None where that does not say."""
+        found = self.settings.get("epochs", self.settings.get("releases"))
+        return None if found is None else int(found)
 
     @property
     def moved(self) -> tuple[str, ...]:

@@ -91,13 +91,12 @@ def _coins(parts: Parts, secret: Mapping[str, Any]) -> list[tuple[str, Any, Any]
     if not parts.configured:
         return rows
     records, canaries = settings.get("records", secret["records"]), settings.get("canaries", secret["canaries"])
-    total = settings.get("epochs", settings.get("releases", parts.releases))
-    by_manifest = parts.moved_by_manifest
+    total, by_manifest = parts.releases_by_manifest, parts.moved_by_manifest
     return [
         *rows,
         ("secret/records", secret["records"], records),
         ("secret/canaries", secret["canaries"], canaries or records),
-        ("findings: releases", parts.releases, total),
+        ("findings: releases", parts.releases, parts.releases if total is None else total),
         ("secret/moved", list(parts.moved), list(parts.moved if by_manifest is None else by_manifest)),
     ]
 

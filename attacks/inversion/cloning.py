@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from privbench.attacks.inversion.networks import perceptron, seeded, tensor_of, unscaled
+from privbench.attacks.inversion.networks import follow, perceptron, seeded, tensor_of, unscaled
 from privbench.estimates import Floats, Known
 from privbench.threads import one_torch_thread
 
@@ -39,11 +39,7 @@ def searched(known: Known, rounds: int, rng: np.random.Generator) -> Floats:
             for step, count in ((of_inputs, _INPUT_STEPS), (of_weights, _WEIGHT_STEPS)):
                 for _ in range(count):
                     rough = inputs.diff(dim=1).square().sum() / inputs.numel()
-                    loss = ((clone(inputs) - asked) ** 2).mean() + _SMOOTH * rough
-                    of_inputs.zero_grad()
-                    of_weights.zero_grad()
-                    torch.autograd.backward(loss)
-                    step.step()
+                    follow(step, ((clone(inputs) - asked) ** 2).mean() + _SMOOTH * rough)
         found = inputs.detach().numpy().astype(np.float64)
     return unscaled(known, found)
 

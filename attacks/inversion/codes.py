@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from privbench.attacks.inversion.networks import perceptron, standardised, tensor_of, unscaled
+from privbench.attacks.inversion.networks import follow, perceptron, principal, standardised, tensor_of, unscaled
 from privbench.estimates import Floats, Known, Mask
 
 MOST = 6
@@ -39,11 +39,9 @@ class Codes:
     def of(cls, inputs: Floats, observed: Mask, width: int) -> Codes:
         """Of inputs [A, H, F]; no more components than an activation has numbers, or the inputs directions."""
         flat = _flat(inputs, observed)
-        centre = flat.mean(axis=0)
-        _, sizes, axes = np.linalg.svd(flat - centre, full_matrices=False)
-        k = min(MOST, width, max(int((sizes > 1e-6 * sizes[0]).sum()), 1))
+        centre, sizes, axes = principal(flat, min(MOST, width))
         first = float(sizes[0]) / len(flat) ** 0.5
-        return cls(centre, axes[:k], _SCALE / first if first > 0 else 1.0)
+        return cls(centre, axes, _SCALE / first if first > 0 else 1.0)
 
     def encode(self, inputs: Floats, observed: Mask) -> Floats:
         """Codes [A, k] of inputs [A, H, F]."""
@@ -81,9 +79,7 @@ class Judge:
             said = self._model(true)
             (slope,) = torch.autograd.grad(said.sum(), true, create_graph=True)
             loss = softplus(-said).mean() + softplus(self._model(other)).mean()
-            self._step.zero_grad()
-            torch.autograd.backward(loss + _PENALTY / 2 * (slope**2).sum(dim=1).mean())
-            self._step.step()
+            follow(self._step, loss + _PENALTY / 2 * (slope**2).sum(dim=1).mean())
 
     def unlike(self, shown: Tensor, labels: Tensor) -> Tensor:
         """How unlike the true ones each of the shown is, [B]; differentiable."""

@@ -66,7 +66,7 @@ class Hijacker(ActiveAdversary):
             return
         with one_torch_thread():
             sent = tensor_of(received).requires_grad_()
-            theirs = self._beside(len(sent))
+            theirs = self._beside(self._own, len(sent))
             judge = self._judge or self._make_judge(self._own, sent.shape[1])
             judge.learn(sent, theirs, _STEPS)
             (slope,) = torch.autograd.grad(judge.unlike(sent, theirs).sum(), sent)
@@ -86,21 +86,17 @@ class Hijacker(ActiveAdversary):
     def _make_judge(self, own: _Own, width: int) -> Judge:
         codes = Codes.of(own.inputs, own.observed, width).encode(own.inputs, own.observed)
         padded = np.pad(codes, ((0, 0), (0, width - codes.shape[1])))
-        shared = [own.labels[task] for task in own.labels if task in self._labels]
-        labels = np.concatenate(shared, axis=1) if shared else np.empty((len(codes), 0))
+        labels = self._joined(own.labels, len(codes))
         return Judge(tensor_of(padded), label_tensors(labels)[0], self._rng)
 
-    def _beside(self, records: int) -> Tensor:
+    def _beside(self, own: _Own, records: int) -> Tensor:
         """The labels of the records that were just received, in the scale of one's own."""
-        pairs = [
-            (own, self._labels[task])
-            for task, own in (self._own.labels if self._own else {}).items()
-            if task in self._labels
-        ]
-        if not pairs:
-            return torch.empty(records, 0)
-        own, theirs = (np.concatenate(part, axis=1) for part in zip(*pairs, strict=True))
-        return label_tensors(own, theirs)[1]
+        return label_tensors(self._joined(own.labels, len(own.inputs)), self._joined(self._labels, records))[1]
+
+    def _joined(self, labels: Mapping[str, Floats], records: int) -> Floats:
+        """Label columns [records, L] of the tasks whose labels are known of one's own records and of the others."""
+        shared = [labels[task] for task in (self._own.labels if self._own else ()) if task in self._labels]
+        return np.concatenate([np.empty((records, 0)), *shared], axis=1)
 
 
 def read(known: Known) -> Floats:

@@ -42,14 +42,19 @@ def _train(model: nn.Module, pairs: tuple[Tensor, Tensor, Tensor], epochs: int, 
     least, best = np.inf, copy.deepcopy(model.state_dict())
     for _ in range(epochs):
         for rows in np.array_split(rng.permutation(used), max(len(used) // _BATCH, 1)):
-            step.zero_grad()
-            torch.autograd.backward(_error(model, pairs, rows))
-            step.step()
+            follow(step, _error(model, pairs, rows))
         with torch.inference_mode():
             loss = float(_error(model, pairs, held))
         if loss < least:
             least, best = loss, copy.deepcopy(model.state_dict())
     model.load_state_dict(best)
+
+
+def follow(step: torch.optim.Optimizer, loss: Tensor) -> None:
+    """One step down the loss, of the parameters that `step` is about."""
+    step.zero_grad()
+    torch.autograd.backward(loss)
+    step.step()
 
 
 def perceptron(inputs: int, width: int, outputs: int, rng: np.random.Generator | None = None) -> nn.Module:
@@ -122,6 +127,17 @@ def _moments(inputs: Floats, observed: Mask) -> tuple[Floats, Floats]:
     """Mean and spread [F] of what was measured."""
     mean = mean_of(inputs, observed)
     return mean, np.sqrt(mean_of((inputs - mean) ** 2, observed))
+
+
+def principal(rows: Floats, most: int) -> tuple[Floats, Floats, Floats]:
+    """Mean [D] of rows [N, D], and their leading principal directions: singular values [k], axes [k, D].
+
+    At most so many, and no more than the rows really have; one where they have none.
+    """
+    centre = rows.mean(axis=0)
+    _, sizes, axes = np.linalg.svd(rows - centre, full_matrices=False)
+    k = min(most, max(int((sizes > 1e-6 * sizes[0]).sum()), 1))
+    return centre, sizes[:k], axes[:k]
 
 
 def seeded(build: Callable[[], nn.Module], rng: np.random.Generator) -> nn.Module:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from privbench.attacks.inversion.networks import tensor_of
+from privbench.attacks.inversion.networks import follow, principal, tensor_of
 from privbench.encoders import encoder_of
 from privbench.estimates import Floats, Known, ridge, with_means
 from privbench.threads import one_torch_thread
@@ -29,10 +29,8 @@ class _Prior:
 
     @classmethod
     def of(cls, entering: Floats) -> _Prior:
-        centre = entering.mean(axis=0)
-        _, sizes, axes = np.linalg.svd(entering - centre, full_matrices=False)
-        k = min(_MOST, max(int((sizes > 1e-6 * max(sizes[0], 1e-30)).sum()), 1))
-        return cls(centre, axes[:k] * (sizes[:k] / max(len(entering) - 1, 1) ** 0.5)[:, None])
+        centre, sizes, axes = principal(entering, _MOST)
+        return cls(centre, axes * (sizes / max(len(entering) - 1, 1) ** 0.5)[:, None])
 
     def coordinates(self, entering: Floats) -> Floats:
         """u [N, k] of what enters [N, D]."""
@@ -69,8 +67,6 @@ def likeliest(known: Known, steps: int) -> Floats:
             return wrong / 2
 
         for _ in range(steps):
-            step.zero_grad()
-            torch.autograd.backward(surprise())
-            step.step()
+            follow(step, surprise())
         found = u.detach().numpy().astype(np.float64)
     return encoder.inputs(prior.entering(found))

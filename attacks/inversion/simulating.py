@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from privbench.attacks.inversion.codes import Codes, Judge, expected, label_tensors
-from privbench.attacks.inversion.networks import perceptron, tensor_of
+from privbench.attacks.inversion.networks import follow, perceptron, tensor_of
 from privbench.estimates import Floats, Known
 from privbench.threads import one_torch_thread
 
@@ -42,19 +42,13 @@ def _decoded(
     for number in range(_TOWARDS + rounds):
         i, j = (torch.from_numpy(rng.integers(0, len(rows), _BATCH)) for rows in (own, asked))
         if number < _TOWARDS:
-            _follow(step, ((back(asked[j]) - told[j]) ** 2).mean())
+            follow(step, ((back(asked[j]) - told[j]) ** 2).mean())
             continue
         of_sent.learn(forth(own[i]), ours[i], _STEPS)
         of_codes.learn(back(asked[j]), theirs[j], _STEPS)
         sent, read_back = forth(own[i]), back(asked[j])
         cycle = ((back(sent) - own[i]) ** 2).mean() + ((forth(read_back) - asked[j]) ** 2).mean()
-        _follow(step, of_sent.unlike(sent, ours[i]).mean() + of_codes.unlike(read_back, theirs[j]).mean() + cycle)
+        follow(step, of_sent.unlike(sent, ours[i]).mean() + of_codes.unlike(read_back, theirs[j]).mean() + cycle)
     with torch.inference_mode():
         found: Floats = back(asked).numpy().astype(np.float64)
     return found
-
-
-def _follow(step: torch.optim.Optimizer, loss: Tensor) -> None:
-    step.zero_grad()
-    torch.autograd.backward(loss)
-    step.step()

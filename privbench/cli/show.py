@@ -44,12 +44,13 @@ def run_verify(record: Path, secrets: Path | None) -> int:
         if secrets is not None:
             raise InputError(f"--secrets are of one audit: give it the folder of a cell, {folder / 'cells' / 'HASH'}.")
         return _verify_sweep(folder)
-    differences = verify(folder, default_registry(), Secrets.load(secrets) if secrets else None)
+    held = None if secrets is None else Secrets.load(secrets)
+    differences = verify(folder, default_registry(), held)
     console = plain_console()
     for line in differences:
         console.print(line, markup=False, soft_wrap=True)
     if not differences:
-        coins = _coins_checked(read(folder), Secrets.load(secrets) if secrets else None)
+        coins = _coins_checked(read(folder), held)
         console.print(f"Recomputed, and all agrees: {RECOMPUTED}.", markup=False)
         console.print(f"{coins}. Covered by the record's own hash only: {COVERED_BY_HASH}.", markup=False)
     return 1 if differences else 0

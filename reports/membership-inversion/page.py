@@ -37,11 +37,13 @@ def blind(audits: Sequence[Audit]) -> list[float]:
     ]
 
 
+def picked(audits: Sequence[Audit], attack: str, metric: str) -> list[Finding]:
+    """An attack's findings in this metric, one per seed."""
+    return [item for audit in audits for item in audit.findings if (item.attack, item.metric) == (attack, metric)]
+
+
 def values(audits: Sequence[Audit], attack: str, metric: str) -> list[float]:
-    picked: list[Finding] = [
-        item for audit in audits for item in audit.findings if (item.attack, item.metric) == (attack, metric)
-    ]
-    return [item.value for item in picked if item.value is not None]
+    return [item.value for item in picked(audits, attack, metric) if item.value is not None]
 
 
 def ends(found: Sequence[float]) -> tuple[float, float] | None:
@@ -71,8 +73,7 @@ def ahead(audits: Sequence[Audit], attack: str, metric: str) -> str:
     """Beside what takes no cut, of the same records: its mean, and in how many seeds the attack's interval is above."""
     if metric not in ("r2", "re-identification"):
         return ""
-    found = [item for a in audits for item in a.findings if (item.attack, item.metric) == (attack, metric)]
-    told = [item for item in found if item.value is not None and item.baseline is not None]
+    told = [item for item in picked(audits, attack, metric) if item.value is not None and item.baseline is not None]
     above = sum((item.low or 0.0) > (item.baseline or 0.0) for item in told)
     base = sum(item.baseline or 0.0 for item in told) / max(len(told), 1)
     return f"; without cut {number(base)}, above in {above} of {len(told)}"
@@ -123,8 +124,7 @@ def _p_value(areas: Sequence[float]) -> float:
 
 def among(cells: Cells, attack: str) -> int:
     """How many records the attack was asked about."""
-    first = next(iter(cells.values()))[0]
-    return max(item.n or 0 for item in first.findings if (item.attack, item.metric) == (attack, "re-identification"))
+    return max(item.n or 0 for item in picked(next(iter(cells.values())), attack, "re-identification"))
 
 
 def change(found: Sequence[Mapping[str, Any]]) -> str:

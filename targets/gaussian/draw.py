@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import special
 
 from privbench.growing import Growing
-from privbench.recording import JOINT, Oracle, Secrets, Transcript
+from privbench.recording import JOINT, STANDARD_NORMAL, Oracle, Secrets, Transcript
 from privbench.target import Progress
 from privbench.targets.gaussian.config import SITE, Draw, GaussianConfig
 from privbench.tensors import RELEASE_TYPES, Spec
@@ -45,7 +45,7 @@ def draw_recording(config: GaussianConfig, rng: np.random.Generator, report: Pro
     labels_rng, gain_rng, direction_rng, seen_rng, noise_rng, cut_rng = rng.spawn(6)
     labels, secrets = _labels(draw, labels_rng)
     sent, behind = linear_cut(draw, cut_rng) if draw.inputs else ({}, {})
-    priors = {"priors": {SITE: "standard-normal"}} if draw.inputs else {}
+    priors = {"priors": {SITE: STANDARD_NORMAL}} if draw.inputs else {}
     secrets = Secrets({**secrets.arrays, **behind}, {**secrets.metadata, **priors})
     gains = draw.gain * np.exp(draw.spread * gain_rng.standard_normal(draw.records))
     directions = _directions(draw, direction_rng)

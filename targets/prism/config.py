@@ -99,6 +99,11 @@ class PrismConfig:
         release = t.epochs * self.records * t.embedding * RELEASE_TYPES[t.record_as].itemsize
         return release * (3 * sites + 2 * (1 + len(self.moved)))
 
+    @property
+    def called(self) -> str:
+        """What this run is called while it goes on."""
+        return f"{self.role.rstrip('-')} run"
+
     def as_role(self, role: Role) -> PrismConfig:
         return replace(self, role=role)
 

@@ -41,7 +41,7 @@ def run_membership(
     adversary acts is the members' run from the same start, without checkpoints.
     """
     data_rng, coin_rng, weight_rng, noise_rng = rng.spawn(4)
-    report(f"{config.role.rstrip('-')} run: reading data", 0.0)
+    report(f"{config.called}: reading data", 0.0)
     source = load(config.data, data_rng, replace(config.training, train=2 * config.training.train))
     reference = config.role.startswith(REFERENCE)
     which = int(config.role.removeprefix(REFERENCE)) if reference else 0

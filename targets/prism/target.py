@@ -133,7 +133,7 @@ class Prism(Target):
 
         report = progress or (lambda stage, share: None)
         data_rng, coin_rng, shared_rng, clean_rng, audited_rng, other_rng = rng.spawn(6)
-        report(f"{config.role} run: reading data", 0.0)
+        report(f"{config.called}: reading data", 0.0)
         source = load(config.data, data_rng, config.training)
         splits = source.splits
         splits.require_two_classes()

@@ -116,7 +116,7 @@ class Trainer:
                 passed(epoch + 1, self.network)
             clipped.append(float(np.mean(shares)))
             best = self.network.keep_best(scores, self._validate(), best)
-            progress(f"{config.role.rstrip('-')} run: epoch {epoch + 1} of {epochs}", (epoch + 1) / epochs)
+            progress(f"{config.called}: epoch {epoch + 1} of {epochs}", (epoch + 1) / epochs)
         self.network.restore(best)
         diagnostics = {
             "batch dependence": [self._batch_dependence(noise)],
