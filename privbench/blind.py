@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import Index, Scores
+from privbench.estimates import Floats, Mask, told_of, with_means
 from privbench.recording import Secrets
 
 _FOLDS = 5
@@ -21,9 +22,9 @@ def blind_scores(
 
     candidates, coins [n]: all whose membership is known to the scorer. Each fold's model saw the other folds.
     """
-    features = summaries(secrets, candidates)
-    if features is None or coins.min() == coins.max():
+    if not secrets.measured or coins.min() == coins.max():
         return None
+    features = summaries(secrets, candidates)
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     odds = np.zeros(len(candidates))
@@ -31,6 +32,7 @@ def blind_scores(
         rest = np.setdiff1d(np.arange(len(candidates)), held)
         model = HistGradientBoostingClassifier(
             max_iter=60,
+            max_bins=32,  # a step of a shift is coarse; with weights, most of the time goes into finding bins
             random_state=int(rng.integers(2**31)),
             early_stopping=False,
             class_weight="balanced",  # else a fold's odds lean against its own share of members
@@ -40,14 +42,24 @@ def blind_scores(
     return found
 
 
-def summaries(secrets: Secrets, rows: Index, but: str | None = None) -> npt.NDArray[np.float64] | None:
-    """Features per record [n, F]: natural labels as they are; of each series of inputs the mean, the spread, the first
-    and the last. `but`: a party that is left out. None where no inputs are recorded.
+def summaries(secrets: Secrets, rows: Index, but: str | None = None) -> npt.NDArray[np.float64]:
+    """Features per record [n, F]: natural labels as they are; of each feature of a series what was measured: the mean,
+    the spread, the first and the last value, and the share of hours. `but`: a party that is left out.
     """
     columns = [np.asarray(secrets.arrays[name])[rows].reshape(len(rows), -1) for name in secrets.natural_labels]
-    sites = [site for site in secrets.measured if site != but]
-    for site in sites:
-        values = np.asarray(secrets.arrays[f"inputs/{site}"])[rows]
-        hourly = values.reshape(len(rows), -1, values.shape[-1])
-        columns += [hourly.mean(axis=1), hourly.std(axis=1), hourly[:, 0], hourly[:, -1]]
-    return np.concatenate(columns, axis=1).astype(np.float64) if sites else None
+    for site in secrets.measured:
+        if site != but:
+            values, observed = told_of(secrets.arrays, f"inputs/{site}")
+            columns += _of_series(with_means(values[rows], observed[rows]), observed[rows])
+    found: npt.NDArray[np.float64] = np.concatenate([np.empty((len(rows), 0)), *columns], axis=1)
+    return found
+
+
+def _of_series(filled: Floats, observed: Mask) -> list[Floats]:
+    """Five summaries [n, F] of series [n, H, F]; of one that was never measured, those of the feature's mean."""
+    ever, count = observed.any(axis=1), np.maximum(observed.sum(axis=1), 1)
+    mean = np.where(ever, (filled * observed).sum(axis=1) / count, filled[:, 0])
+    spread = np.sqrt((((filled - mean[:, None]) ** 2) * observed).sum(axis=1) / count)
+    last = observed.shape[1] - 1 - observed[:, ::-1].argmax(axis=1)
+    ends = [np.take_along_axis(filled, at[:, None], axis=1)[:, 0] for at in (observed.argmax(axis=1), last)]
+    return [mean, spread, *ends, observed.mean(axis=1)]

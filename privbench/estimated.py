@@ -26,7 +26,8 @@ class Fit:
     """One reconstruction, as sums over records: what a record adds would tell of it.
 
     r2, spread [F]: of each feature, and its standard deviation in its own unit; error: of the mean R2 over records;
-    hit: records whose estimate lies nearest to their own inputs. records: how many were scored.
+    hit: records whose estimate lies nearest to their own inputs. records: how many were scored. heaviest: the share of
+    one record in the variance that `error` is the root of.
     """
 
     r2: Floats
@@ -34,6 +35,7 @@ class Fit:
     error: float
     hit: int
     records: int
+    heaviest: float
 
     @property
     def mean(self) -> float:
@@ -46,7 +48,11 @@ class Fit:
         return found
 
     def interval(self) -> tuple[float, float]:
-        """Two-sided 95% of the mean R2, by the records' influence on it."""
+        """Two-sided 95% of the mean R2, by the records' influence on it and the normal law of a mean over records.
+
+        Seen in simulations of 30 to 400 records: 93 to 96% where inputs are normal (from 64 on), 86 to 94% where they
+        have the tails of Student's t with 3 or 5 degrees of freedom; `heaviest` says where few records decide.
+        """
         return self.mean - _Z * self.error, min(self.mean + _Z * self.error, 1.0)
 
 
@@ -78,9 +84,21 @@ class Measured:
         r2 = 1 - wrong.sum(axis=0) / total
         # A ratio's influence: what a record adds to the error less its share by the spread that it adds.
         influence = ((wrong - (1 - r2) * apart) / total).mean(axis=1)
-        m = len(influence)
-        error = float(np.sqrt(m / (m - 1) * (influence**2).sum())) if m > 1 else float("inf")
-        return Fit(r2, np.sqrt(self._spread()[use]), error, self._nearest_is_own(estimate), m)
+        m, squares = len(influence), influence**2
+        error = float(np.sqrt(m / (m - 1) * squares.sum())) if m > 1 else float("inf")
+        heaviest = float(squares.max() / squares.sum()) if squares.any() else 0.0
+        return Fit(r2, np.sqrt(self._spread()[use]), error, self._nearest_is_own(estimate), m, heaviest)
+
+    def constant(self) -> Fit:
+        """The best estimate that says the same of every record, hour by hour: the scored records' own means."""
+        return self.fit(np.broadcast_to(self.hourly(), self.values.shape))
+
+    def hourly(self) -> Floats:
+        """Mean [H, F] of what was measured in each hour; over all hours where nothing was."""
+        count = self.observed.sum(axis=0)
+        means = (self.values * self.observed).sum(axis=0) / np.maximum(count, 1)
+        found: Floats = np.where(count > 0, means, self._mean())
+        return found
 
     def _nearest_is_own(self, estimate: Floats) -> int:
         """Records whose own inputs are nearest to their estimate among all scored, each feature in its own spread."""
@@ -104,8 +122,3 @@ class Measured:
     def _spread(self) -> Floats:
         """Variance [F] of what was measured."""
         return mean_of((self.values - self._mean()) ** 2, self.observed)
-
-
-def shuffled(estimate: Floats, order: Index) -> Floats:
-    """Negative control: each record's estimate is another's."""
-    return estimate[order]

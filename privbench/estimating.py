@@ -12,8 +12,8 @@ from privbench.attack import AttackCard, Hints, Index, NotApplicable, input_mech
 from privbench.blind import summaries
 from privbench.bounds.base import Cut
 from privbench.errors import InputError
-from privbench.estimated import Fit, Measured, shuffled
-from privbench.estimates import ActiveEstimation, Estimation, Floats, Mask, mean_of, ridge, told_of
+from privbench.estimated import Fit, Measured
+from privbench.estimates import ActiveEstimation, Estimation, Floats, Mask, ridge, told_of
 from privbench.harm import Harm, harms
 from privbench.losses import tasks_of
 from privbench.measure import Refused, try_each
@@ -35,15 +35,19 @@ SHOWN = 5
 class Estimated:
     """How well one attack estimated the records that it was asked about.
 
-    wrong: the same estimates, each held against another record. Baselines on the same records, which take no cut:
-    prior, each hour's mean over the records that the adversary knows; others, a regression on all other recorded
-    columns, None where there are none. harms: of an attack that acted in the run, what that did to the tasks.
+    It is asked in a random order. wrong: the same estimates, each held against the record whose place in the order of
+    records it was asked in, as if the activations had been moved between records: what an attack knows of a place, and
+    not from the cut, shows there. constant: what no estimate beats that says the same of every record.
+    Baselines on the same records, which take no cut: prior, each hour's mean over the records that the adversary knows;
+    others, a regression on all other recorded columns, None where there are none. harms: of an attack that acted in the
+    run, what that did to the tasks.
     """
 
     card: AttackCard
     threat: ThreatModel
     fit: Fit
     wrong: Fit
+    constant: Fit
     prior: Fit
     others: Fit | None
     harms: tuple[Harm, ...]
@@ -105,18 +109,18 @@ def estimate_all(
     def tried(name: str, attack: Estimation, threat: ThreatModel) -> Estimated | NotApplicable:
         own = runs.get(active_role(name), run) if isinstance(attack, ActiveEstimation) else run
         asked = asked_about(attack.most)
-        candidates = bench.scored[asked.rows]
+        candidates = bench.scored[asked.rows][asked.order]
         view = view_of(threat, own.transcript, secret=bench.victim, moved=(), candidates=candidates, hints=Hints.none())
-        estimate = attack(view, stream(seed, name))
-        if isinstance(estimate, NotApplicable):
-            return estimate
+        answer = attack(view, stream(seed, name))
+        if isinstance(answer, NotApplicable):
+            return answer
         bench.require_same_records(own)
         if not np.array_equal(asked.truth.scored, bench.truth.scored) or not len(bench.truth.scored):
             varies = f"do not vary among the {len(candidates)} records to be estimated"
             return NotApplicable(f"inputs of {bench.victim} {varies}")
         if attack.most is None:
-            found[name] = estimate
-        return asked.outcome(attack.card, threat, estimate, () if own is run else harms(run, own))
+            found[name] = asked.sorted(answer)
+        return asked.outcome(attack.card, threat, answer, () if own is run else harms(run, own))
 
     outcomes, refused = try_each(names, registry, threats, progress, tried)
     best = max(found, key=lambda name: outcomes[name].fit.mean, default=None) if invented else None
@@ -155,7 +159,7 @@ class _Bench:
         known: Index = np.asarray(run.transcript.arrays.get(AUXILIARY, np.empty(0, np.int64)))
         scored = np.setdiff1d(np.arange(len(run.secrets.arrays[f"inputs/{victim}"])), known)
         truth, told = (_measured(run.secrets, victim, rows) for rows in (scored, known))
-        hourly = _hourly(told) if len(known) else np.zeros(truth.values.shape[1:])
+        hourly = told.hourly() if len(known) else np.zeros(truth.values.shape[1:])
         return cls(
             run,
             victim,
@@ -164,7 +168,7 @@ class _Bench:
             truth,
             np.broadcast_to(hourly, truth.values.shape),
             _from_others(run.secrets, victim, known, scored, told),
-            stream(seed, "estimates compared with others").permutation(len(scored)),
+            stream(seed, "order of estimation").permutation(len(scored)),
             stream(seed, "records of costly estimations").permutation(len(scored)),
         )
 
@@ -190,6 +194,24 @@ class _Asked:
     truth: Measured
 
     @cached_property
+    def order(self) -> Index:
+        """Whom of the rows it is asked about in which place: all in one random circle, nobody in the own place."""
+        circle = np.argsort(self.bench.order[self.rows])
+        found: Index = np.empty_like(circle)
+        found[circle] = np.roll(circle, 1)
+        return found
+
+    def sorted(self, answer: Floats) -> Floats:
+        """Estimates [m, H, F] in the order of the rows."""
+        found = np.empty_like(answer)
+        found[self.order] = answer
+        return found
+
+    @cached_property
+    def constant(self) -> Fit:
+        return self.truth.constant()
+
+    @cached_property
     def prior(self) -> Fit:
         return self.truth.fit(self.bench.prior[self.rows])
 
@@ -197,10 +219,9 @@ class _Asked:
     def others(self) -> Fit | None:
         return None if self.bench.others is None else self.truth.fit(self.bench.others[self.rows])
 
-    def outcome(self, card: AttackCard, threat: ThreatModel, estimate: Floats, done: tuple[Harm, ...]) -> Estimated:
-        order = np.argsort(self.bench.order[self.rows])
-        wrong = self.truth.fit(shuffled(estimate, order))
-        return Estimated(card, threat, self.truth.fit(estimate), wrong, self.prior, self.others, done)
+    def outcome(self, card: AttackCard, threat: ThreatModel, answer: Floats, done: tuple[Harm, ...]) -> Estimated:
+        right, wrong = self.truth.fit(self.sorted(answer)), self.truth.fit(answer)
+        return Estimated(card, threat, right, wrong, self.constant, self.prior, self.others, done)
 
 
 def _cut(run: TargetRun, bench: _Bench) -> Cut | None:
@@ -247,18 +268,10 @@ def _measured(secrets: Secrets, victim: str, rows: Index) -> Measured:
     return Measured(*told_of(secrets.arrays, f"inputs/{victim}")).take(rows)
 
 
-def _hourly(told: Measured) -> Floats:
-    """Mean [H, F] of what was measured in each hour; over all hours where nothing was."""
-    count = told.observed.sum(axis=0)
-    hourly = (told.values * told.observed).sum(axis=0) / np.maximum(count, 1)
-    found: Floats = np.where(count > 0, hourly, mean_of(told.values, told.observed))
-    return found
-
-
 def _from_others(secrets: Secrets, victim: str, known: Index, rows: Index, told: Measured) -> Floats | None:
     """The labels and the other parties' inputs of the same records tell something of the victim's too: [m, H, F]."""
     columns = summaries(secrets, np.concatenate([known, rows]), but=victim)
-    if columns is None or len(known) < columns.shape[1]:
+    if not 0 < columns.shape[1] <= len(known):
         return None
     return ridge(columns[: len(known)], told.values, told.observed, columns[len(known) :])
 

@@ -26,6 +26,11 @@ from privbench.threat import ThreatModel
 from privbench.verdict import Verdict
 
 LEVEL = 0.95
+FITS = ("", "wrong/", "constant/", "prior/", "others/")
+"""An attack's fit and those it is held against, by what stands before its name; the last is not always there."""
+LAST = ("error", "hit", "records", "heaviest")
+HEAVIEST = 0.5
+"""Share of one record in the variance of R2 from which the interval is not to be trusted."""
 BESIDE = "bounds on inputs speak about R2 only"
 
 
@@ -56,9 +61,11 @@ def assemble_estimates(header: Header, estimates: Estimates, registry: Registry)
     for name, (card, threat, why) in estimates.refused.items():
         findings.append(refused(_blank(header, name, card, threat, secret, METRICS[0]), why))
     broken = any((item.controls["negative"] or {}).get("passed") is False for item in findings)
-    flags = ("SHUFFLED_CONTROL_FAILED",) if broken else ()
-    ranked = beside_strongest(findings, METRICS[0], 0.0, float)
-    return Judged(ranked, tuple(item.id for item in ranked), flags, {}, scores)
+    flags = ["SHUFFLED_CONTROL_FAILED"] if broken else []
+    if any(outcome.fit.heaviest > HEAVIEST for outcome in estimates.outcomes.values()):
+        flags.append("R2_RESTS_ON_ONE_RECORD")
+    ranked = beside_strongest(findings, METRICS[0], lambda item: item.baseline or 0.0)
+    return Judged(ranked, tuple(item.id for item in ranked), tuple(flags), {}, scores)
 
 
 def _bound_values(estimates: Estimates, registry: Registry) -> dict[str, BoundValue]:
@@ -87,20 +94,20 @@ def _held(finding: Finding, fit: Fit, values: Mapping[str, BoundValue]) -> list[
 
 def fits(outcome: Estimated) -> dict[str, Fit]:
     """An attack's fit and those it is held against, by what stands before its name."""
-    found = {"": outcome.fit, "wrong/": outcome.wrong, "prior/": outcome.prior, "others/": outcome.others}
-    return {part: fit for part, fit in found.items() if fit is not None}
+    found = (outcome.fit, outcome.wrong, outcome.constant, outcome.prior, outcome.others)
+    return {part: fit for part, fit in zip(FITS, found, strict=True) if fit is not None}
 
 
 def kept(fit: Fit) -> npt.NDArray[Any]:
-    """[2F + 3]: R2 and spread of each feature, the standard error of the mean R2, records found again, records."""
-    return np.array([*fit.r2, *fit.spread, fit.error, fit.hit, fit.records])
+    """[2F + len(LAST)]: R2 and spread of each feature, the rest in the order of LAST."""
+    return np.array([*fit.r2, *fit.spread, *(getattr(fit, name) for name in LAST)])
 
 
 def fit_of(values: npt.NDArray[Any]) -> Fit:
     """What `kept` made."""
-    r2, spread = np.split(values[:-3], 2)
-    error, hit, records = values[-3:]
-    return Fit(r2, spread, float(error), int(hit), int(records))
+    r2, spread = np.split(values[: -len(LAST)], 2)
+    error, hit, records, heaviest = values[-len(LAST) :].tolist()
+    return Fit(r2, spread, error, int(hit), int(records), heaviest)
 
 
 def _values(outcome: Estimated) -> Iterator[_Value]:
@@ -109,7 +116,7 @@ def _values(outcome: Estimated) -> Iterator[_Value]:
     low, high = fit.interval()
     beyond = 3.3 * wrong.error  # two-sided 99.9%, as for the other controls
     ends = (wrong.mean - beyond, min(wrong.mean + beyond, 1.0))
-    control = Control(wrong.mean, *ends, m, ends[0] <= 0)
+    control = Control(wrong.mean, *ends, m, ends[0] <= outcome.constant.mean)
     yield _Value("r2", fit.mean, low, high, 0.0, max(0.0, *(base.mean for base in without)), control)
     shares = [float((base.r2 > GOOD).mean()) for base in (fit, *without)]
     yield _Value("r2-share", shares[0], None, None, 0.0, max(shares[1:]), None)

@@ -29,6 +29,8 @@ LEVEL = 0.95
 GUESSED = 5
 """One candidate in so many is guessed in a one-run audit, half of them in: fixed before any coin is looked at."""
 DELTA = 1e-5
+_CROSSED = 2**0.5
+"""How much wider an interval of an AUC of out-of-fold scores is than one of scores that were given."""
 NO_BOUND = "no mechanism is described that hides whether a record was trained on, so that no bound speaks"
 
 
@@ -66,7 +68,7 @@ def assemble_members(header: Header, membership: Membership) -> Judged:
         findings.append(refused(blank, why))
     flags = ["COINS_NOT_FAIR"] if unfair(membership.coins) else []
     flags += ["SHIFT"] if control is not None and not control.passed else []
-    ranked = beside_strongest(findings, METRICS[0], 0.5, _distance)
+    ranked = beside_strongest(findings, METRICS[0], lambda item: 0.5, _distance)
     return Judged(ranked, tuple(item.id for item in ranked), tuple(flags), {}, scores)
 
 
@@ -98,9 +100,16 @@ def one_run_guesses(scores: Scores, coins: npt.NDArray[np.uint8]) -> Guesses:
 
 
 def _blind(scores: Scores, coins: npt.NDArray[np.uint8]) -> Control:
-    """Negative control: what the records alone say of membership."""
-    wide = auc(scores, coins, CONTROL_LEVEL)
-    return Control(wide.value, wide.low, wide.high, wide.n, wide.low <= 0.5 <= wide.high)
+    """Negative control: what the records alone say of membership.
+
+    Its scores are out of fold: two records of different folds each take part in scoring the other. Where a score is a
+    sum over the records that were learned from, every such pair counts twice, and the variance is twice that of an AUC
+    of scores that were given beforehand; the interval allows for that.
+    """
+    found = auc(scores, coins, CONTROL_LEVEL)
+    low, high = (found.value + _CROSSED * (end - found.value) for end in (found.low, found.high))
+    low, high = max(low, 0.0), min(high, 1.0)
+    return Control(found.value, low, high, found.n, low <= 0.5 <= high)
 
 
 def _blank(header: Header, attack: str, outcome: Exposed, metric: str) -> Finding:

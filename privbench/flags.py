@@ -103,9 +103,18 @@ _ALL = (
     ),
     Flag(
         "SHUFFLED_CONTROL_FAILED",
-        "the 99.9% interval of an attack on shuffled coins leaves out 1/2",
-        "the scoring finds structure where there is none (or one audit in a thousand was unlucky)",
+        "the 99.9% interval of an attack on shuffled coins leaves out 1/2, or estimated inputs tell of records whose "
+        "activations the attack was not given in their place more than one constant estimate for all does",
+        "the scoring or the attack finds structure where there is none, such as the order of the records (or one audit "
+        "in a thousand was unlucky)",
         "repeat with another --seed; if it stays, the record must not be used",
+    ),
+    Flag(
+        "R2_RESTS_ON_ONE_RECORD",
+        "more than half of the variance of an attack's mean R2 is one record's",
+        "the interval, made for a mean over many records, is too narrow: seen to hold the truth in .50 to .85 of cases "
+        "where few records carry most of the error",
+        "score more records, or inputs in a scale without such extremes (the logarithm of a skewed lab value)",
     ),
     Flag(
         "CLEAN_CONTROL_FAILED",

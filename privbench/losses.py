@@ -20,8 +20,8 @@ from privbench.tensors import Blocks
 
 Floats = npt.NDArray[np.float64]
 
-_LEAST = 1e-12
-"""A loss below is taken for this: exp(-loss) would round to 1, and its logit would be infinite."""
+_LEAST = 1e-300
+"""A loss below is taken for this: its logarithm would be infinite. Reached at margins of about 690."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from privbench.differences import fields
 from privbench.errors import InputError, RecordError
 from privbench.estimating import Estimated, Estimates
 from privbench.findings import Evidence, Header, Judged
-from privbench.findings_estimates import fit_of
+from privbench.findings_estimates import FITS, fit_of
 from privbench.harm import Harm
 from privbench.invert import Inversions, Inverted
 from privbench.measure import Attacked, Failure, Outcome, Refused
@@ -207,10 +207,11 @@ def _estimates_again(audit: Audit, scores: Scores, registry: Registry, mechanism
         if f"fit/{key}" not in scores:
             refused[name] = _refused(card, threat, finding)
             continue
-        fit, wrong, prior = (fit_of(scores[f"fit/{part}{key}"]) for part in ("", "wrong/", "prior/"))
-        others = scores.get(f"fit/others/{key}")
+        fit, wrong, constant, prior = (fit_of(scores[f"fit/{part}{key}"]) for part in FITS[:-1])
+        others = scores.get(f"fit/{FITS[-1]}{key}")
         done = tuple(Harm(**item) for item in said["harms"].get(name, ()))
-        outcomes[name] = Estimated(card, threat, fit, wrong, prior, None if others is None else fit_of(others), done)
+        known = None if others is None else fit_of(others)
+        outcomes[name] = Estimated(card, threat, fit, wrong, constant, prior, known, done)
     return Estimates(
         victim,
         outcomes,

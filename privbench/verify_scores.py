@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privbench.findings_estimates import fit_of
+from privbench.findings_estimates import FITS, LAST, fit_of
 from privbench.findings_inputs import ROWS
 from privbench.measure import CALIBRATION_SHARE, ORACLE
 from privbench.record import Audit
@@ -62,7 +62,7 @@ def malformed(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]
             yield f"{name}: missing; it says which records were scored, or their coins"
     estimations = () if audit.estimates is None else attacks_of(audit, audit.estimates["name"])
     for attack in dict.fromkeys((*inversions, *estimations)):
-        parts = ("curve/", "recovered/", "fit/", "fit/wrong/", "fit/prior/")
+        parts = ("curve/", "recovered/", *(f"fit/{part}" for part in FITS[:-1]))
         own = {name for name in shapes if name.startswith(tuple(f"{part}{attack}/" for part in parts))}
         if own & scores.keys():
             yield from (f"{name}: missing; {attack} was scored" for name in sorted(own - scores.keys()))
@@ -122,9 +122,8 @@ def _shapes(audit: Audit, registry: Registry) -> dict[str, tuple[int, ...]]:
     if audit.estimates is not None:
         name, features = audit.estimates["name"], len(next(iter(audit.estimates["r2"].values()), ()))
         shapes[f"index/{name}"] = (int(audit.estimates["records"]),)
-        parts = ("", "wrong/", "prior/", "others/")
-        fits = [f"fit/{part}{attack}/{name}" for attack in attacks_of(audit, name) for part in parts]
-        shapes |= dict.fromkeys(fits, (2 * features + 3,))
+        fits = [f"fit/{part}{attack}/{name}" for attack in attacks_of(audit, name) for part in FITS]
+        shapes |= dict.fromkeys(fits, (2 * features + len(LAST),))
     if audit.inputs is not None:
         name, m, total = audit.inputs["name"], audit.inputs["records"], audit.inputs["releases"]
         shapes[f"index/{name}"] = (m,)

@@ -17,6 +17,8 @@ from privbench.errors import InputError
 from privbench.estimated import Measured
 from privbench.estimates import Estimation, Floats, Known, known_to
 from privbench.estimating import Estimates, estimate_all
+from privbench.findings import Header, Judged
+from privbench.findings_estimates import assemble_estimates
 from privbench.options import AuditOptions, RecordingFiles
 from privbench.record import Finding, write
 from privbench.recording import Secrets, Transcript
@@ -302,6 +304,73 @@ def test_an_attack_is_scored_on_its_own_run_which_must_have_the_same_records(reg
     assert found["inversion/fsha"].threat == malicious_server()
     with pytest.raises(InputError, match="has other records than the run beside it: 'inputs/A'"):
         asked(made(1, **steered))
+
+
+class ByOrder(Ridge):
+    """Cheats: takes the records that it is asked about for sorted by what it estimates, and looks at no activation."""
+
+    def run(self, known: Known, rng: np.random.Generator) -> Floats:
+        spread = np.linspace(-1.7, 1.7, len(known.asked))
+        return np.broadcast_to(spread[:, None, None], (len(spread), *known.inputs.shape[1:])).copy()
+
+
+class Trend(Ridge):
+    """Says of every record the hourly means of those that it knows."""
+
+    def run(self, known: Known, rng: np.random.Generator) -> Floats:
+        return np.repeat(known.inputs.mean(axis=0)[None], len(known.asked), axis=0)
+
+
+def controls(registry: Registry, attack: str, inputs: np.ndarray) -> Estimates:
+    """`attack` on the records of `server_view`, with these inputs for its secrets and for what the server knows."""
+    held = inputs.astype(np.float32)
+    run = made(0, **{"auxiliary/server/inputs/A": held[:100]})
+    run = replace(run, secrets=Secrets({"inputs/A": held}))
+    added = registry.add("attacks", "inversion/mine", f"test_estimates:{attack}")
+    quiet = lambda stage, share: None  # noqa: E731
+    return estimate_all(("inversion/mine",), added, (server_with_patients(),), run, {}, 0, False, quiet)
+
+
+def judged(found: Estimates, registry: Registry) -> Judged:
+    return assemble_estimates(Header("gaussian", 0, "none", None), found, registry)
+
+
+def test_an_attack_that_reads_the_order_of_records_is_caught(registry: Registry) -> None:
+    """It reads nothing of the records that it was asked about, and all of those in whose places they were."""
+    drawn = np.random.default_rng(2).uniform(-1.7, 1.7, 300)
+    rising = np.concatenate([drawn[:100], np.sort(drawn[100:])])
+    found = controls(registry, "ByOrder", rising[:, None, None] * np.ones((300, 4, 2)))
+    (outcome,) = found.outcomes.values()
+    assert outcome.fit.mean < 0.1
+    assert outcome.wrong.mean > 0.9
+    assert judged(found, registry).flags == ("SHUFFLED_CONTROL_FAILED",)
+
+
+@pytest.mark.parametrize("attack", ["Trend", "Ridge"])
+def test_hours_that_differ_in_all_records_are_no_fault(registry: Registry, attack: str) -> None:
+    """R2 of the hourly means is .8 and stays so for whatever record: what no constant estimate beats is no leak."""
+    trend = np.random.default_rng(2).standard_normal((300, 4, 2)) + 2 * np.arange(4)[:, None]
+    found = controls(registry, attack, trend)
+    (outcome,) = found.outcomes.values()
+    assert outcome.constant.mean == pytest.approx(0.83, abs=0.02)
+    assert outcome.wrong.mean > 0.5
+    assert judged(found, registry).flags == ()
+
+
+def test_nobody_stands_in_the_own_place(registry: Registry) -> None:
+    """The estimates come back to whose they are, each from another's place: a loop over records says the same."""
+    inputs = np.random.default_rng(0).standard_normal((300, 4, 2))
+    exact = controls(registry, "Ridge", inputs).outcomes["inversion/mine"]
+    assert exact.wrong.mean < 0 < exact.fit.mean
+    assert exact.wrong.hit == 0
+
+
+def test_one_record_that_decides_is_flagged(registry: Registry) -> None:
+    """200 records that are read alike, or one of them off by what no other is."""
+    inputs = np.random.default_rng(0).standard_normal((300, 4, 2))
+    assert judged(controls(registry, "Ridge", inputs), registry).flags == ()
+    inputs[250] += 10
+    assert judged(controls(registry, "Ridge", inputs), registry).flags == ("R2_RESTS_ON_ONE_RECORD",)
 
 
 def saved(folder: Path, view: View) -> RecordingFiles:

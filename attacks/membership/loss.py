@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privbench.attack import AttackCard, Scores, View
-from privbench.losses import record_losses, tasks_of
+from privbench.losses import record_losses, scaled_logits, tasks_of
 from privbench.membership import MembershipAttack
 from privbench.threat import Channel
 
@@ -16,7 +16,7 @@ NO_ANSWERS = "needs the outputs of a trained model and the true answers, which w
 
 @dataclass(frozen=True)
 class Loss(MembershipAttack):
-    """Score: the loss, with its sign changed."""
+    """Score: the loss, with its sign changed, in a scale that 32 bits do not round confident records together in."""
 
     card = AttackCard(
         name="membership/loss",
@@ -32,4 +32,4 @@ class Loss(MembershipAttack):
         return None if tasks_of(view.arrays) else NO_ANSWERS
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
-        return -record_losses(view.arrays)[view.candidates]
+        return scaled_logits(record_losses(view.arrays))[view.candidates]

@@ -396,6 +396,17 @@ def test_who_was_told_nothing_cannot_fit_to_it(make: type[MembershipAttack]) -> 
     assert "needs to know the hints" in refusal_of(make, member_stand(20).view(untold))
 
 
+@pytest.mark.parametrize("make", [Loss, Lira, LiraOffline, OneRun], ids=lambda make: make.card.name)
+def test_very_sure_models_tie_nobody(make: type[MembershipAttack]) -> None:
+    """Every model surer of every true answer by 40: losses of 1e-17 and less, in the same order as before."""
+    stand = member_stand(26)
+    view = stand.view(SERVER)
+    towards = np.float32(40) * (2 * np.asarray(view.arrays[f"outputs/{TASK}/labels"], np.float32) - 1)
+    surer = changed(view, lambda name, array: array + towards if name.endswith(f"outputs/{TASK}") else array)
+    assert record_losses(surer.arrays).max() < 1e-12
+    assert stand.auc(scores_of(make, surer)) == pytest.approx(stand.auc(scores_of(make, view)), abs=0.03)
+
+
 # One run
 
 
