@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
 
-_LEAST_KNOWN = 20
+LEAST_KNOWN = 20
 """Records with known inputs below which nothing can be learned from them."""
 
 
@@ -109,8 +109,8 @@ def known_to(view: View) -> Known | NotApplicable:
     index: Index = np.asarray(view.arrays["auxiliary/index"])
     if np.intersect1d(index, view.candidates).size:
         raise InputError("auxiliary/index names records that are to be estimated; who is known is never scored.")
-    if len(index) < _LEAST_KNOWN:
-        return NotApplicable(f"needs {_LEAST_KNOWN} records with known inputs; {len(index)} are recorded")
+    if len(index) < LEAST_KNOWN:
+        return NotApplicable(f"needs {LEAST_KNOWN} records with known inputs; {len(index)} are recorded")
     sent = np.asarray(view.arrays[names[0]][-1], np.float64)
     inputs, observed = told_of(view.arrays, names[1])
     labels = _labels(view, len(sent))

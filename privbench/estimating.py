@@ -64,7 +64,8 @@ class Example:
 
 @dataclass(frozen=True)
 class Estimates:
-    """All estimations of one run. victim: whose inputs; scored [m]: record numbers; features: names and units.
+    """All estimations of one run. victim: whose inputs; scored [m]: record numbers; known: of how many records the
+    adversary has inputs; others: whether other columns of the same records are recorded; features: names and units.
 
     cut: what bounds need to know of it, None where it is not linear or not noised. shown: the attack whose estimates
     the examples are, the best one that was asked about every record; None, and no examples, where the records are real.
@@ -75,6 +76,7 @@ class Estimates:
     refused: Mapping[str, Refused]
     scored: Index
     known: int
+    others: bool
     hours: int
     features: tuple[Mapping[str, str], ...]
     mechanism: Mechanism | None
@@ -130,6 +132,7 @@ def estimate_all(
         refused,
         bench.scored,
         known=len(bench.known),
+        others=bench.others is not None,
         hours=bench.truth.values.shape[1],
         features=_named(run.transcript.metadata.get("features", {}).get(bench.victim, ()), bench.truth),
         mechanism=input_mechanism(run.mechanisms, bench.victim),

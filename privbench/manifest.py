@@ -42,6 +42,7 @@ def manifest(
     return {
         "schema": SCHEMA,
         "privbench": privbench.__version__,
+        "code": code_version(),
         "config": {"given": _given(options), "resolved": dict(resolved), "attacks": list(attacks)},
         "seeds": [options.seed],
         "git": _git(Path(__file__).resolve().parents[1]),

@@ -174,6 +174,7 @@ def describe_members(members: Membership | None) -> dict[str, Any] | None:
         "candidates": members.candidates,
         "scored": len(members.scored),
         "references": members.references,
+        "blind": members.blind is not None,
     }
 
 
@@ -188,6 +189,7 @@ def describe_estimates(estimates: Estimates | None) -> dict[str, Any] | None:
         "records": len(estimates.scored),
         "known": estimates.known,
         "hours": estimates.hours,
+        "others": estimates.others,
         "features": [dict(item) for item in estimates.features],
         "r2": {name: outcome.fit.r2.tolist() for name, outcome in estimates.outcomes.items()},
         "off": {name: outcome.fit.off.tolist() for name, outcome in estimates.outcomes.items()},

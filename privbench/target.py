@@ -194,6 +194,12 @@ class Target(ABC):
     def epsilons(self, config: Any) -> tuple[Epsilon, ...]:
         """Every epsilon of this configuration, by name."""
 
+    def held(self, config: Any) -> Mapping[str, Mapping[str, Any]] | None:
+        """What the runs hold of secrets: the parts of a record ("secret", "inputs", "members", "estimates") that there
+        will be where attacks on them are run, with what is known of each beforehand; None where nothing is known.
+        """
+        return None
+
     @abstractmethod
     def run(
         self,

@@ -39,7 +39,8 @@ from privbench.report.pages import PAGES, render
 from privbench.scoring import ScoredGuess
 from privbench.threat import ThreatModel
 from privbench.verdict import Verdict
-from privbench.verify_record import contradictions
+from privbench.verify_estimates import contradictory_estimates
+from privbench.verify_record import contradictions, made_by_this_code
 from privbench.verify_scores import Scores, attacks_of, contradictory, malformed, releases_of, secret_of
 
 RECOMPUTED = (
@@ -49,9 +50,12 @@ RECOMPUTED = (
 COVERED_BY_HASH = (
     "the scores themselves, which secrets the run held, clip norms, rho's mean, the predicted accuracy, the noise "
     "check, utility, the flags that the run itself raised, its notes, the numbers of questions and of guesses about "
-    "inputs, what an acting attack did to the tasks, data fingerprint, machine and times"
+    "inputs, what an acting attack did to the tasks, the examples that are drawn, data fingerprint, machine and times"
 )
 """A record cannot show these by itself: a changed digit breaks its hash, a forger who renews the hash is not seen."""
+
+OTHER_CODE = "which attacks there were when other code than this made it"
+"""Covered by the hash as well where attacks were not named and the record was made by another version."""
 
 RUN_FLAGS = frozenset(
     {
@@ -86,6 +90,7 @@ def verify(folder: Path, registry: Registry, secrets: Secrets | None = None) -> 
     differences += contradictions(audit, scores, registry)
     if not faults:
         differences += contradictory(audit, scores)
+        differences += contradictory_estimates(audit, scores, registry)
         differences += _compare(audit, assemble_again(audit, scores, registry))
         secret = secret_of(audit)
         # One file is of one run: of two games in two runs it settles its own.
@@ -96,6 +101,11 @@ def verify(folder: Path, registry: Registry, secrets: Secrets | None = None) -> 
             differences += _compare_members(scores, secrets)
         differences += _pages(folder, audit)
     return tuple(dict.fromkeys(differences))
+
+
+def covered_by_hash(audit: Audit) -> str:
+    """What nothing in this record can be held against."""
+    return COVERED_BY_HASH if made_by_this_code(audit) else f"{COVERED_BY_HASH}, {OTHER_CODE}"
 
 
 def assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
@@ -218,6 +228,7 @@ def _estimates_again(audit: Audit, scores: Scores, registry: Registry, mechanism
         refused,
         scored=scores[f"index/{said['name']}"],
         known=said["known"],
+        others=said["others"],
         hours=said["hours"],
         features=tuple(said["features"]),
         mechanism=input_mechanism(mechanisms, victim),

@@ -7,6 +7,7 @@ from typing import get_args
 
 from privbench.differences import ACCOUNTED, fields, same
 from privbench.mechanism import NoiseUnit
+from privbench.threat import Channel
 from privbench.verify_parts import Parts, positive
 
 _ACCOUNTED_AS = {"nominal": ("add-remove", "rdp"), "site": ("replace", "gdp")}
@@ -26,6 +27,8 @@ def mechanisms(parts: Parts) -> Iterator[str]:
         where = f"mechanism of {item.party}"
         for key, value in _PLAIN.items() if parts.own else ():
             yield from fields(f"{where}: {key}", getattr(item, key), value)
+        if item.kind == "gaussian" and item.channel == Channel.ACTIVATIONS and "cut_noise" in settings:
+            yield from fields(f"{where} at the cut: sigma", item.total_sigma, float(settings["cut_noise"]))
         if item.kind != "gaussian" or item.clip is None:
             continue
         if "clip" in settings:
@@ -39,6 +42,12 @@ def mechanisms(parts: Parts) -> Iterator[str]:
                 expected = [wanted * ratio for ratio in (ratios * len(found))[: len(found)]]
                 if not all(map(same, found, expected)):
                     yield f"{where}: {what} is {_listed(found)}, the manifest's {_listed(expected)}"
+    cut = any(item.channel == Channel.ACTIVATIONS for item in parts.mechanisms)
+    if "cut_noise" in settings and cut != (positive(settings["cut_noise"]) and positive(settings.get("inputs"))):
+        yield (
+            f"mechanisms: {'one' if cut else 'none'} is described at the cut, and the manifest's cut_noise is "
+            f"{settings['cut_noise']!r}, its inputs {settings.get('inputs')!r}"
+        )
     if positive(resolved["eps"]) and not parts.noised:
         yield f"mechanisms: no noise is described, though the manifest's eps is {resolved['eps']:g}"
 

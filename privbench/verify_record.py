@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from privbench.attack import Inversion, suffices
+from privbench.attack import Attack, AttackBase, Inversion, suffices
 from privbench.differences import TOLERANCE, same
 from privbench.differences import fields as differing
 from privbench.errors import InputError
-from privbench.estimates import Estimation
+from privbench.estimates import LEAST_KNOWN, Estimation
 from privbench.findings import NOTHING
 from privbench.flags import FLAGS
+from privbench.manifest import code_version
 from privbench.measure import CALIBRATION_SHARE, ORACLE
 from privbench.membership import MembershipAttack
 from privbench.options import AuditOptions
@@ -30,6 +31,7 @@ from privbench.stats.shares import upper_mean
 from privbench.target import Target
 from privbench.verdict import RHO_SHARE, Verdict
 from privbench.verify_claims import claims, epsilons, mechanisms
+from privbench.verify_estimates import cut_and_mechanism
 from privbench.verify_parts import Parts, positive
 from privbench.verify_scores import Scores, attacks_of
 
@@ -46,8 +48,10 @@ def contradictions(audit: Audit, scores: Scores, registry: Registry) -> Iterator
     yield from _manifest(parts)
     if parts.configured and not parts.given.get("data"):
         yield from _target(parts, registry)
+    yield from _planned(audit, parts.given, registry)
     yield from _attacks(parts, scores, registry)
     yield from mechanisms(parts)
+    yield from cut_and_mechanism(audit, parts.mechanisms)
     yield from claims(parts)
     yield from epsilons(parts)
     yield from _moves(parts, scores)
@@ -124,23 +128,64 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
     yield from differing("epsilons", {item["name"]: item for item in parts.audit.epsilons}, again)
     labels = [threat.label for threat in target.threats(config)]
     yield from differing("threats", [item["label"] for item in parts.audit.threats], labels)
+    held = target.held(config)
+    if held is not None:
+        yield from _held(parts.audit, held, registry)
 
 
-def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
-    """Every attack that was asked for is there, and none was refused that could have been run."""
-    audit = parts.audit
-    chosen = registry.select("attacks", parts.given.get("attacks") or ("all",))
-    # "all" is what there was when the record was made; one that does not say so is of a version with fewer attacks.
-    planned = audit.manifest["config"].get("attacks", chosen)
-    present = attacks_of(audit)
+_PARTS: Mapping[type[AttackBase], str] = {
+    Attack: "secret",
+    Inversion: "inputs",
+    MembershipAttack: "members",
+    Estimation: "estimates",
+}
+"""Which part of a record says whose secrets attacks of this kind are about."""
+
+
+def _held(audit: Audit, held: Mapping[str, Mapping[str, Any]], registry: Registry) -> Iterator[str]:
+    """The secrets that the target says its runs hold: each there if attacked, as it is said to be, and no other."""
+    attacked = {_PARTS[kind] for kind, names in by_kind(attacks_of(audit), registry).items() if names}
+    for part in _PARTS.values():
+        recorded = getattr(audit, part)
+        # Token inputs are described whether attacked or not: what was held does not depend on who asks.
+        if recorded is None and part in held and part in attacked:
+            yield f"{part}: none is recorded, and the target's runs hold one"
+        elif recorded is not None and part not in held:
+            yield f"{part}: recorded, and the target's runs hold none"
+        elif recorded is not None:
+            for key, value in held[part].items():
+                yield from differing(f"{part}/{key}", recorded.get(key), value)
+
+
+def made_by_this_code(audit: Audit) -> bool:
+    return bool(audit.manifest.get("code") == code_version())
+
+
+def _planned(audit: Audit, given: Mapping[str, Any], registry: Registry) -> Iterator[str]:
+    """Every attack that was asked for is planned, and everything that was planned is there.
+
+    "all" is what there was when the record was made; one that does not say so is of a version with fewer attacks.
+    """
+    chosen, present = registry.select("attacks", given.get("attacks") or ("all",)), attacks_of(audit)
+    said = audit.manifest["config"].get("attacks")
+    planned = chosen if said is None else said
     if not set(planned) <= set(chosen):
         yield f"manifest: the attacks {sorted(set(planned) - set(chosen))} are not among those that were asked for"
-    for name in planned if "attacks" in audit.manifest["config"] else ():
+    # Who verifies may have other plugins; of this code's own attacks none is missing.
+    own = BUILT_IN["attacks"].keys() if made_by_this_code(audit) else set()
+    for name in sorted((set(chosen) & own) - set(planned)):
+        yield f"manifest: {name} was asked for, and is not among the attacks that were planned"
+    for name in planned if said is not None else ():
         if name not in present:
             yield f"{name}: planned by the manifest, but nothing is recorded of it"
     for name in sorted(set(present) - (set(planned) & set(chosen))):
         yield f"{name}: recorded, but the manifest did not plan it"
-    for name in present:
+
+
+def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
+    """Every attack under the adversary that suffices for it, and none refused that could have been run."""
+    audit = parts.audit
+    for name in attacks_of(audit):
         findings = [finding for finding in audit.findings if finding.attack == name]
         able = next((item for item in parts.threats if suffices(registry.get("attacks", name).card, item)), None)
         # An attack whose secret no run held is the audit's own adversary's, whoever could have run it.
@@ -152,17 +197,13 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
             continue
         if any(f"/{name}/" in key for key in scores):
             yield f"{name}: NOT_APPLICABLE, and yet it has scores"
-        if findings[0].secret == NOTHING:
+        if not asked:
             kind = next(kind for kind, names in by_kind((name,), registry).items() if names)
-            there = {Inversion: audit.inputs, MembershipAttack: audit.members, Estimation: audit.estimates}.get(
-                kind, audit.secret
-            )
-            if there is not None:
+            if getattr(audit, _PARTS[kind]) is not None:
                 yield f"{name}: NOT_APPLICABLE for want of a secret that the record holds"
             continue
-        built_in = (
-            parts.own and parts.configured and name in BUILT_IN["attacks"] and not _few_references(audit, findings)
-        )
+        few = _few_references(audit, findings) or _few_known(audit, findings)
+        built_in = parts.own and parts.configured and name in BUILT_IN["attacks"] and not few
         if able is not None and (built_in or (name == ORACLE and _oracle_was_read(audit))):
             yield f"{name}: NOT_APPLICABLE, though {threat} has all that it needs"
 
@@ -170,6 +211,14 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
 def _few_references(audit: Audit, findings: Sequence[Finding]) -> bool:
     """Whether an attack on membership may lack reference models: fewer than two on either side of every record."""
     return findings[0].secret == MEMBER and audit.members is not None and audit.members["references"] < 4
+
+
+def _few_known(audit: Audit, findings: Sequence[Finding]) -> bool:
+    """Whether an estimation may lack known records to learn from, or others to be asked about."""
+    said = audit.estimates
+    return (
+        said is not None and findings[0].secret == said["name"] and (said["known"] < LEAST_KNOWN or said["records"] < 2)
+    )
 
 
 def _oracle_was_read(audit: Audit) -> bool:

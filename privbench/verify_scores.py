@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privbench.findings_estimates import FITS, LAST, fit_of
+from privbench.findings_estimates import FITS, LAST
 from privbench.findings_inputs import ROWS
 from privbench.measure import CALIBRATION_SHARE, ORACLE
 from privbench.record import Audit
@@ -143,31 +143,12 @@ def contradictory(audit: Audit, scores: Scores) -> Iterator[str]:
         yield from _contradictory_inputs(audit.inputs, scores)
     if audit.members is not None:
         yield from _contradictory_members(audit.members, scores)
-    if audit.estimates is not None:
-        yield from _contradictory_estimates(audit.estimates, scores)
-
-
-def _contradictory_estimates(estimates: Mapping[str, Any], scores: Scores) -> Iterator[str]:
-    """R2 and error by feature as the record shows them, and as they were kept; no more records than there are."""
-    for attack, values in estimates["r2"].items():
-        kept = scores.get(f"fit/{attack}/{estimates['name']}")
-        if kept is None:
-            yield f"estimates/r2/{attack}: nothing is kept of it"
-            continue
-        fit = fit_of(kept)
-        for key, found, said in (("r2", fit.r2, values), ("off", fit.off, estimates["off"].get(attack, ()))):
-            if len(found) != len(said) or not np.allclose(found, said, rtol=_ROUNDING, atol=_ROUNDING):
-                yield f"estimates/{key}/{attack}: not what its scores say"
-        for item in estimates["harms"].get(attack, ()):
-            off = abs(item["acted"] - item["honest"] - item["change"])
-            if off > _ROUNDING or not item["low"] <= item["change"] <= item["high"]:
-                yield f"estimates/harms/{attack}: the change of {item['task']} is not what its two runs differ by"
-        if not fit.hit <= fit.records <= estimates["records"]:
-            yield f"fit/{attack}: {fit.hit} of {fit.records} records are found, and there are {estimates['records']}"
 
 
 def _contradictory_members(members: Mapping[str, Any], scores: Scores) -> Iterator[str]:
-    """Every record once, and as many as were not told to the attacks."""
+    """Every record once, as many as were not told to the attacks, and the control that is said to be there."""
+    if members["blind"] != (f"blind/{MEMBER}" in scores):
+        yield f"blind/{MEMBER}: {'missing' if members['blind'] else 'there'}, and members/blind says otherwise"
     index, count = scores[f"index/{MEMBER}"], members["candidates"]
     if len(np.unique(index)) < len(index) or index.min(initial=0) < 0:
         yield f"index/{MEMBER}: a record is scored twice, or has no number"

@@ -37,7 +37,7 @@ def run_gate(path: Path, *, strict: bool) -> int:
 
 def run_verify(record: Path, secrets: Path | None) -> int:
     """Print every difference, of a sweep one line for each cell that differs; 1 when there is one."""
-    from privbench.verify import COVERED_BY_HASH, RECOMPUTED, verify
+    from privbench.verify import RECOMPUTED, covered_by_hash, verify
 
     folder = _folder(record)
     if holds_sweep(folder):
@@ -50,9 +50,10 @@ def run_verify(record: Path, secrets: Path | None) -> int:
     for line in differences:
         console.print(line, markup=False, soft_wrap=True)
     if not differences:
-        coins = _coins_checked(read(folder), held)
+        audit = read(folder)
+        hashed = f"Covered by the record's own hash only: {covered_by_hash(audit)}"
         console.print(f"Recomputed, and all agrees: {RECOMPUTED}.", markup=False)
-        console.print(f"{coins}. Covered by the record's own hash only: {COVERED_BY_HASH}.", markup=False)
+        console.print(f"{_coins_checked(audit, held)}. {hashed}.", markup=False)
     return 1 if differences else 0
 
 

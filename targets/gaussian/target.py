@@ -54,6 +54,18 @@ class GaussianTarget(Target):
         server = (server_with_patients(), server_with_encoder()) if config.draw.inputs else ()
         return curious, auditor_of(curious), *server
 
+    def held(self, config: GaussianConfig) -> Mapping[str, Mapping[str, Any]]:
+        draw = config.draw
+        coins = {"secret": {"records": draw.records, "canaries": draw.coined, "moved": list(draw.moved_names)}}
+        known = draw.records // 2
+        cut = {
+            "known": known,
+            "records": draw.records - known,
+            "hours": 1,
+            "others": draw.tasks > len(draw.moved_names),
+        }
+        return coins | ({"estimates": cut} if draw.inputs else {})
+
     def epsilons(self, config: GaussianConfig) -> tuple[Epsilon, ...]:
         moved, releases = len(config.draw.moved_names), config.draw.releases
         mu = accounting.mechanism_mu(config.mechanism, moved, releases)

@@ -86,6 +86,15 @@ class Prism(Target):
         servers = server_with_patients(), server_with_encoder(), malicious_server()
         return curious, auditor_of(curious), curious_outsider(), *servers
 
+    def held(self, config: PrismConfig) -> Mapping[str, Mapping[str, Any]]:
+        training = config.training
+        pool = 2 * training.train
+        return {
+            "secret": {"records": training.train, "moved": list(config.moved)},
+            "members": {"candidates": pool, "references": training.references, "blind": True},
+            "estimates": {"records": pool, "others": True},
+        }
+
     def epsilons(self, config: PrismConfig) -> tuple[Epsilon, ...]:
         from privbench.targets.prism.config import epsilons
 

@@ -83,6 +83,9 @@ class SplitLlama(Target):
     def threats(self, config: SplitLlamaConfig) -> tuple[ThreatModel, ...]:
         return (curious_server(),)
 
+    def held(self, config: SplitLlamaConfig) -> Mapping[str, Mapping[str, Any]]:
+        return {"inputs": {}}
+
     def epsilons(self, config: SplitLlamaConfig) -> tuple[Epsilon, ...]:
         return ()
 
