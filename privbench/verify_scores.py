@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privbench.findings_estimates import FITS, LAST
+from privbench.estimated import Fit
+from privbench.findings_estimates import FITS, LAST, fit_of
 from privbench.findings_inputs import ROWS
 from privbench.measure import CALIBRATION_SHARE, ORACLE
 from privbench.record import Audit
@@ -84,10 +85,20 @@ def _impossible(kind: str, name: str, array: npt.NDArray[Any], audit: Audit) -> 
         yield f"{name}: {int((~np.isfinite(array)).sum())} scores are NaN or infinite"
     elif kind == "coins" and array.max(initial=0) > 1:
         yield f"{name}: a coin is {int(array.max())}; it may be 0 or 1 only"
+    elif kind == "fit":
+        yield from _no_fit(name, fit_of(array))
     elif kind == "recovered" and audit.inputs is not None:
         yield from _no_shares(name, array, int(audit.inputs["records"]))
     elif kind == "curve" and array.ndim == 1 and not ((array >= 0) & (array <= 1)).all():
         yield f"{name}: a share lies between 0 and 1"
+
+
+def _no_fit(name: str, fit: Fit) -> Iterator[str]:
+    """Why these numbers are of no estimate."""
+    if not 0 <= fit.hit <= fit.records or fit.records < 1:
+        yield f"{name}: {fit.hit} of {fit.records} records are found"
+    if (fit.r2 > 1 + _EQUAL).any() or (fit.spread <= 0).any() or fit.error < 0 or not 0 <= fit.heaviest <= 1:
+        yield f"{name}: R2 is at most 1, spreads are above 0, errors at least 0, shares in 0 .. 1"
 
 
 def _no_shares(name: str, sums: npt.NDArray[Any], records: int) -> Iterator[str]:

@@ -56,3 +56,15 @@ def forge(record: Path, folder: Path, edit: Edit, registry: Registry | None) -> 
     data["record_sha256"] = hash_record(data)
     (folder / "audit.json").write_text(json.dumps(data), encoding="utf-8")
     return folder
+
+
+def set_at(*path: Any, value: Any) -> Edit:
+    """A value of the record, or what a function makes of the one that is there."""
+
+    def edit(data: Data, scores: Arrays) -> None:
+        holder: Any = data
+        for key in path[:-1]:
+            holder = holder[key]
+        holder[path[-1]] = value(holder[path[-1]]) if callable(value) else value
+
+    return edit

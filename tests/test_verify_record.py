@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import BRIEF, SMALL, SMALLER
-from forging import Arrays, Data, Edit, forge, made
+from forging import Arrays, Data, Edit, forge, made, set_at
 
 from privbench import accounting
 from privbench.errors import RecordError
@@ -98,16 +98,6 @@ def test_every_kind_of_honest_record_agrees(
 
 
 # Forgeries
-
-
-def set_at(*path: Any, value: Any) -> Edit:
-    def edit(data: Data, scores: Arrays) -> None:
-        holder: Any = data
-        for key in path[:-1]:
-            holder = holder[key]
-        holder[path[-1]] = value(holder[path[-1]]) if callable(value) else value
-
-    return edit
 
 
 def no_claims(data: Data, scores: Arrays) -> None:
