@@ -126,6 +126,28 @@ def test_the_nearest_record_is_that_of_a_loop(drawn: Measured) -> None:
     assert 0 < hits < len(estimate)
 
 
+def _held(records: int, freedom: int, features: int) -> float:
+    """How often, of 500, the interval of R2 holds the truth: of inputs and noise of one law half their sum is the best
+    estimate, and explains half.
+    """
+    rng, found = np.random.default_rng(records + freedom), 0
+    for _ in range(500):
+        drawn = [
+            rng.standard_t(freedom, (records, 1, features)) if freedom else rng.standard_normal((records, 1, features))
+            for _ in range(2)
+        ]
+        low, high = Measured(drawn[0], np.ones(drawn[0].shape, bool)).fit((drawn[0] + drawn[1]) / 2).interval()
+        found += low <= 0.5 <= high
+    return found / 500
+
+
+@pytest.mark.parametrize("features", [1, 8])
+@pytest.mark.parametrize(("records", "freedom", "least"), [(64, 0, 0.93), (400, 0, 0.93), (64, 3, 0.86), (400, 5, 0.9)])
+def test_intervals_hold_the_truth_as_often_as_is_said(records: int, freedom: int, least: float, features: int) -> None:
+    """docs/membership-and-inversion.md says so; 4 standard errors of a share of 500 are allowed below."""
+    assert least - 4 * (least * (1 - least) / 500) ** 0.5 <= _held(records, freedom, features) <= 0.99
+
+
 def test_a_feature_that_does_not_vary_is_left_out() -> None:
     rng = np.random.default_rng(7)
     values = rng.standard_normal((40, 2, 3))

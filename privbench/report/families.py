@@ -31,6 +31,7 @@ class Family:
 
 
 _BESIDE_STRONGEST = "share of the strongest attack run here (–: none lies above chance)"
+_BEYOND_BASELINE = "what is read beyond the baseline, as a share of the strongest attack's (–: none lies above its own)"
 
 LABELS = Family(
     "Label inference",
@@ -53,8 +54,8 @@ INVERSION = Family(
     estimates.METRICS,
     "R2, share of the inputs' spread explained, averaged over features",
     "the best of what takes no cut: each hour's mean over records known, or a regression on all other columns",
-    "negative: an estimate held against another record explains nothing",
-    _BESIDE_STRONGEST,
+    "negative: held against the record whose place it was asked in, it explains no more than one constant for all",
+    _BEYOND_BASELINE,
 )
 TOKENS = Family(
     "Inversion of tokens",
