@@ -109,7 +109,7 @@ def _inversion(group: Group, audit: Audit) -> Table:
 
 
 def _among(finding: Finding | None) -> tuple[str, str, str]:
-    """Chance of finding a record again, among how many, and whether that in whose place it was asked is found by chance."""
+    """Chance of finding a record again, among how many, and whether another place gives no more."""
     if finding is None or finding.chance is None or finding.n is None:
         return NOTHING, NOTHING, NOTHING
     return share(finding.chance), f"{finding.n:,}", control(finding)
