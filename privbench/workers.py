@@ -1,4 +1,4 @@
-"""Target runs in processes of their own, side by side.
+"""Target runs in processes, side by side.
 
 Parallel over runs, never over kernels (`privbench.threads`). A run comes back as files (safetensors and JSON), not as
 pickled arrays.
@@ -16,7 +16,7 @@ import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -136,22 +136,37 @@ def _in_this_process(job: Job, progress: Progress, folder: Path) -> TargetRun:
     return job.target.run(job.config, stream(job.seed, "run"), adversary, progress, folder)
 
 
+@dataclass
+class _Worker:
+    """A process that makes one run after another: what it needs is imported once. role: of the run it is at."""
+
+    process: BaseProcess
+    inbox: Any
+    role: Role | None = None
+
+    def give(self, job: Job | None) -> None:
+        """The next job; None ends it."""
+        self.role = None if job is None else job.role
+        self.inbox.put(job)
+
+
 def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, folder: Path) -> dict[Role, TargetRun]:
     context = multiprocessing.get_context("spawn")
     messages: Any = context.Queue()
     waiting = list(jobs.values())
-    running: dict[Role, BaseProcess] = {}
+    workers: list[_Worker] = []
     done: dict[Role, TargetRun] = {}
     try:
-        while waiting or running:
-            while waiting and len(running) < parallel:
-                job = waiting.pop(0)
-                running[job.role] = context.Process(target=_work, args=(job, folder / job.role, messages))
-                _start(running[job.role])
+        for _ in range(min(parallel, len(waiting))):
+            inbox: Any = context.SimpleQueue()
+            workers.append(_Worker(context.Process(target=_work, args=(inbox, folder, messages)), inbox))
+            _start(workers[-1].process)
+            workers[-1].give(waiting.pop(0))
+        while len(done) < len(jobs):
             try:
                 kind, role, *payload = messages.get(timeout=_POLL_SECONDS)
             except queue.Empty:
-                _require_alive(running)
+                _require_alive(workers)
                 continue
             if kind == "progress":
                 progress(*payload)
@@ -160,12 +175,15 @@ def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, f
             elif kind == "error":
                 raise RunFailedError(f"the {role} run failed: {payload[0]}") from RuntimeError(payload[1])
             else:
-                running.pop(role).join()
                 done[role] = load_run(folder / role)
+                free = next(worker for worker in workers if worker.role == role)
+                free.give(waiting.pop(0) if waiting else None)
+        for worker in workers:
+            worker.process.join()
     finally:
-        for process in running.values():
-            process.terminate()
-            process.join()
+        for worker in workers:
+            worker.process.terminate()
+            worker.process.join()
     return {role: done[role] for role in jobs}
 
 
@@ -180,18 +198,24 @@ def _start(process: BaseProcess) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _require_alive(running: Mapping[Role, BaseProcess]) -> None:
-    for role, process in running.items():
-        if process.exitcode not in (None, 0):
+def _require_alive(workers: Sequence[_Worker]) -> None:
+    for worker in workers:
+        if worker.role is not None and worker.process.exitcode is not None:
             raise RunFailedError(
-                f"the {role} run was killed (exit code {process.exitcode}); often memory: use a smaller cohort "
-                "(--set train=N) or --jobs 1."
+                f"the {worker.role} run was killed (exit code {worker.process.exitcode}); often memory: use a smaller "
+                "cohort (--set train=N) or --jobs 1."
             )
 
 
-def _work(job: Job, folder: Path, messages: Any) -> None:
+def _work(inbox: Any, folder: Path, messages: Any) -> None:
     """A worker's whole life. It ends by itself when its parent is gone."""
     parent = os.getppid()
+    for job in iter(inbox.get, None):
+        _make(job, folder / job.role, messages, parent)
+
+
+def _make(job: Job, folder: Path, messages: Any, parent: int) -> None:
+    """One run, reported to the parent while it goes on and when it ended."""
 
     def report(stage: str, share: float) -> None:
         if os.getppid() != parent:
