@@ -50,11 +50,7 @@ UNPAIRED = (
 )
 EXPECTED: Mapping[str, Mapping[str, str]] = {
     "inversion/fsha": {"reads": UNPAIRED},
-    "inversion/sdar": {
-        "reads": UNPAIRED,
-        "permutation": "it is trained on the asked records themselves, in batches drawn by row: another order of the "
-        "rows is another training",
-    },
+    "inversion/sdar": {"reads": UNPAIRED},
     "inversion/unsplit": {"reads": UNPAIRED},
 }
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.stats import f as fisher
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -23,6 +24,8 @@ _SCALE = 0.3
 _LABELS = 2.0
 """Distance between labels, in spreads of the code's first component, to the judge."""
 _WIDTH, _RATE, _PENALTY = 128, 1e-3, 1.0
+_LEVEL = 1e-3
+"""Of the F test that labels explain a component: of a thousand of which they say nothing, one is believed."""
 
 
 @dataclass(frozen=True)
@@ -99,17 +102,22 @@ def expected(own: Floats, ours: Floats, theirs: Floats) -> Floats:
 
 def _borne_out(unit: Floats, codes: Floats, known: Known) -> Floats:
     """The correlation [k] of each found component with the code that it stands for, as the labels show it: theirs with
-    what is found, as a share of theirs with codes of known records. 0 where labels say nothing, 1 without any.
+    what is found, as a share of theirs with codes of known records. 0 where labels say nothing of the known records'
+    codes (an F test at _LEVEL), 1 without any.
     """
-    a, labels = known.labels.shape
-    if labels == 0:
+    if known.labels.shape[1] == 0:
         return np.ones(codes.shape[1])
+    a, columns = len(known.labels), int(np.linalg.matrix_rank(known.labels - known.labels.mean(axis=0)))
+    free = a - columns - 1
+    if columns == 0 or free < 1:
+        return np.zeros(codes.shape[1])
     own = expected(codes, known.labels, known.labels)
     told = expected(codes, known.labels, known.asked_labels)
     explained = own.var(axis=0) / np.maximum(codes.var(axis=0), 1e-30)
-    adjusted = 1 - (1 - explained) * (a - 1) / max(a - labels - 1, 1)
+    left = np.maximum(1 - explained, 1e-30)
+    adjusted = 1 - left * (a - 1) / free
+    spoken = fisher.sf(explained / columns / (left / free), columns, free) < _LEVEL
     with_found = ((told - told.mean(axis=0)) * unit).mean(axis=0) / np.maximum(told.std(axis=0), 1e-30)
-    spoken = adjusted > labels / a  # what as many columns of noise would explain
     share = with_found / np.sqrt(np.where(spoken, adjusted, 1))
     found: Floats = np.where(spoken, np.clip(share, -1, 1), 0)
     return found
