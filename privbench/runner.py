@@ -93,8 +93,10 @@ def run_prepared(
 ) -> AuditResult:
     """Train, attack, judge. Raises `InputError` for what a user can mend, `RunFailedError` when a run broke.
 
-    The findings depend on the options, the data and the code alone: two calls agree byte for byte. The recordings are
-    kept in `folder`, an empty one, or in a temporary one that is removed.
+    The findings depend on the options, the data and the code alone: on one machine two calls agree byte for byte where
+    BLAS has one thread. The command line sets that; who calls from Python sets OMP_NUM_THREADS, OPENBLAS_NUM_THREADS
+    and MKL_NUM_THREADS to 1 before numpy is imported. With several, sums are taken in another order, and last digits
+    may differ. The recordings are kept in `folder`, an empty one, or in a temporary one that is removed.
     """
     report = progress or (lambda stage, share: None)
     if folder is not None:
