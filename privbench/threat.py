@@ -98,17 +98,15 @@ class ThreatModel:
 
     def describe(self) -> str:
         """The adversary in a sentence a reviewer can quote."""
-        saw = [_SEEN[channel] for channel in Channel if channel in self.channels]
-        knew = [_KNOWN[item] for item in Knowledge if item in self.knowledge]
+        saw = [_SEEN_BY.get((self.party, item), _SEEN[item]) for item in Channel if item in self.channels]
+        knew = [_KNOWN_BY.get((self.party, item), _KNOWN[item]) for item in Knowledge if item in self.knowledge]
         acts = (
             "follows the protocol and keeps"
             if self.behaviour is Behaviour.CURIOUS
             else "may change what it sends and keeps"
         )
-        return (
-            f"{self.party} {self.name}".strip()
-            + f" {acts} {_listed(saw) or 'nothing'}; besides, it knows {_listed(knew) or 'nothing'}"
-        )
+        besides = f"; besides, it knows {_listed(knew)}" if knew else ""
+        return f"{self.party} {self.name}".strip() + f" {acts} {_listed(saw) or 'nothing'}{besides}"
 
 
 def curious_site(name: str) -> ThreatModel:
@@ -134,7 +132,9 @@ def curious_server() -> ThreatModel:
 
 
 def curious_outsider() -> ThreatModel:
-    """Whoever may query the trained model, and knows of a few records whether they were trained on."""
+    """Whoever may query the trained model with records whose inputs and labels it holds, and knows of some of them
+    whether they were trained on. It knows the recipe of the training, by which it may train models of its own.
+    """
     return ThreatModel(
         Party.OUTSIDER,
         "",
@@ -145,8 +145,10 @@ def curious_outsider() -> ThreatModel:
 
 
 def server_with_patients() -> ThreatModel:
-    """A server that keeps the model after every pass and the cut activations of any record that it asks for; it has
-    patients of its own, who were not trained on, and knows of a few records whether they were.
+    """A server that keeps what its own part of the model computes: the cut activations of any record that it asks for,
+    outputs, losses and cut gradients, from the trained system and at several times of the training. It has inputs and
+    labels of patients of its own, who were not trained on, and knows of some records whether they were. What it never
+    holds is a site's encoder.
     """
     return ThreatModel(
         Party.SERVER,
@@ -158,14 +160,14 @@ def server_with_patients() -> ThreatModel:
 
 
 def server_with_encoder() -> ThreatModel:
-    """The same server where it also holds the trained encoder: it made it, or a site's copy was lost to it."""
+    """The same server where it also holds the sites' trained encoders: it made them, or copies were lost to it."""
     server = server_with_patients()
     return replace(server, knowledge=server.knowledge | {Knowledge.MODEL})
 
 
 def malicious_server() -> ThreatModel:
-    """A server that sends back what it likes. It computes losses, hence sees labels, and knows inputs of other
-    patients, though not what they are sent as.
+    """A server that sends back what it likes. It computes losses, hence sees the labels that are trained on, and has
+    inputs and labels of patients of its own, who are not.
     """
     return ThreatModel(
         Party.SERVER,
@@ -182,20 +184,34 @@ def auditor_of(site: ThreatModel) -> ThreatModel:
 
 
 _SEEN = {
-    Channel.ACTIVATIONS: "the cut-layer activations",
+    Channel.ACTIVATIONS: "the cut-layer activations sent to it",
     Channel.GRADIENTS: "the cut-layer gradients sent back to it",
     Channel.UPDATES: "the model updates",
-    Channel.OUTPUTS: "the model's outputs",
-    Channel.CHECKPOINTS: "the model as it stood after each pass",
-    Channel.LABELS: "the labels",
+    Channel.OUTPUTS: "the trained model's outputs and the true labels of all records that it asks about",
+    Channel.CHECKPOINTS: "what the model made of them at several times of the training",
+    Channel.LABELS: "the labels that are trained on",
     Channel.AUXILIARY: "its own labels and inputs",
 }
+_SEEN_BY = {
+    (Party.OUTSIDER, Channel.OUTPUTS): "the outputs of the trained model, and of models that it trains itself by the "
+    "same recipe, for records whose inputs and true labels it holds",
+    (Party.SERVER, Channel.CHECKPOINTS): "what its own part of the model made of them at several times of the training "
+    "(outputs, activations, norms of cut gradients)",
+    (Party.SERVER, Channel.AUXILIARY): "the inputs and labels of patients of its own, who are never scored",
+}
+"""Where a channel brings a party something else than it brings others."""
 _KNOWN = {
     Knowledge.MECHANISM: "the defence, its clip and its noise",
     Knowledge.MODEL: "the model in every step",
     Knowledge.INPUTS: "every site's inputs",
     Knowledge.HINTS: "the coins of a few records that are never scored",
     Knowledge.BASE: "the public base model and its tokenizer",
+}
+_TRAINED_ON = "which of some records, never scored, were trained on"
+_KNOWN_BY = {
+    (Party.SERVER, Knowledge.MODEL): "the weights of the sites' trained encoders",
+    (Party.SERVER, Knowledge.HINTS): _TRAINED_ON,
+    (Party.OUTSIDER, Knowledge.HINTS): _TRAINED_ON,
 }
 
 

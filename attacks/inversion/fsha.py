@@ -33,7 +33,7 @@ class FeatureSpaceHijacking(ActiveEstimation):
         deviates="codes are principal components, which any encoder can learn, in place of an autoencoder's; the judge "
         "sees the labels, as the server does, for without them the codes may be learned mirrored; means and spreads of "
         "the codes are set to those of the server's own patients",
-        channels=(Channel.ACTIVATIONS, Channel.AUXILIARY),
+        channels=(Channel.ACTIVATIONS, Channel.OUTPUTS, Channel.LABELS, Channel.AUXILIARY),
         knowledge=(),
         cost="a training of its own",
         behaviour=Behaviour.MALICIOUS,

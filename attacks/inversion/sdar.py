@@ -28,7 +28,8 @@ class SimulatorDecoder(Estimation):
         summary="a simulated encoder and its decoder, held to real activations and inputs by judges of both",
         paper="Zhu, Luo, Lu, Ooi, Xiao 2024 (SDAR)",
         deviates="works on the activations of the trained system, all at once; principal components of the inputs in "
-        "place of the inputs; the labels stand in for the server's own layers, which read them from the cut",
+        "place of the inputs; true labels of the asked records stand in for the server's own layers, which read them "
+        "from the cut",
         channels=(Channel.ACTIVATIONS, Channel.OUTPUTS, Channel.AUXILIARY),
         knowledge=(),
         cost="ten seconds or so",
