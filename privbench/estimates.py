@@ -17,6 +17,7 @@ import numpy.typing as npt
 from privbench.attack import AttackBase, Index, NotApplicable, View
 from privbench.errors import InputError
 from privbench.losses import tasks_of
+from privbench.recording import Secrets, Transcript
 from privbench.target import ActiveAdversary
 from privbench.tensors import Blocks
 
@@ -53,6 +54,17 @@ class Known:
         return with_means(self.inputs, self.observed)
 
 
+def victim_of(secrets: Secrets, transcript: Transcript) -> str:
+    """The party whose inputs are estimated: the first with measured inputs that sent something, else the first.
+
+    Raises `InputError` where no inputs are recorded as numbers.
+    """
+    if not secrets.measured:
+        raise InputError(f"{secrets.where} holds no inputs that are numbers, inputs/SITE [N, ..., F]; record them.")
+    sent = (site for site in secrets.measured if f"activations/{site}" in transcript.arrays)
+    return next(sent, secrets.measured[0])
+
+
 class Estimation(AttackBase):
     """Base of all attacks that estimate inputs of the party `view.secret`. Authors write `run` and a card.
 
@@ -84,7 +96,8 @@ class Estimation(AttackBase):
 class ActiveEstimation(Estimation):
     """An estimation that takes part in the run: its adversary replaces what its party sends, and keeps what it learned.
 
-    Authors write `adversary` besides; `run` finds in `known.kept` what that kept.
+    Authors write `adversary` besides; `run` finds in `known.kept` what that kept. It must keep something, one number
+    that says so if need be: without any, it is refused as one that took no part in the run.
     """
 
     @abstractmethod

@@ -6,6 +6,7 @@ is the published format (docs/recordings.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +19,7 @@ from privbench.tensors import DTYPES, Array, Blocks, blocks_of, is_float
 Kind = Literal["transcript", "oracle", "secrets"]
 
 _FLOATS, _COINS, _LABELS = ("F32", "F16", "BF16"), ("U8",), ("I64",)
+_INDEX = "auxiliary/index"
 _LONGEST_NAME = 120
 _LARGEST = 1e15
 """A release beyond it is no gradient, and its square does not fit into 32 bits."""
@@ -104,6 +106,9 @@ def check_arrays(kind: Kind, arrays: Mapping[str, Blocks], where: str) -> None:
             if dim != "...":
                 _agree(sizes, _dim_key(dim, bound, arrays), size, name, where)
         _check_values(name, array, where)
+    _check_index(arrays, sizes, where)
+    for name in arrays:
+        _check_inputs(name, arrays, where)
 
 
 def _rule(kind: Kind, name: str, where: str) -> tuple[Rule, Mapping[str, str]]:
@@ -143,6 +148,42 @@ def _agree(sizes: dict[str, tuple[int, str]], key: str, size: int, name: str, wh
         raise InputError(f"{where}: array '{name}' has {key} = {size} where '{holder}' has {first}; they must agree.")
 
 
+def _check_index(arrays: Mapping[str, Blocks], sizes: Mapping[str, tuple[int, str]], where: str) -> None:
+    """Who is known is among the records."""
+    if _INDEX not in arrays:
+        return
+    values = np.asarray(arrays[_INDEX])
+    records, holder = sizes.get("N", (math.inf, ""))
+    if int(values.min()) < 0:
+        raise InputError(f"{where}: array '{_INDEX}' names record {int(values.min())}; they count from 0.")
+    if int(values.max()) >= records:
+        raise InputError(
+            f"{where}: array '{_INDEX}' names record {int(values.max())}; they count from 0, and '{holder}' has "
+            f"{records}."
+        )
+    if len(np.unique(values)) < len(values):
+        raise InputError(f"{where}: array '{_INDEX}' names a record twice.")
+
+
+def _check_inputs(name: str, arrays: Mapping[str, Blocks], where: str) -> None:
+    """Inputs that are numbers have features on the last axis; where they were measured is said of each of them."""
+    parts = name.split("/")
+    if parts[-1] == "observed" and "inputs" in parts[:-2]:
+        inputs = name.removesuffix("/observed")
+        if inputs not in arrays:
+            raise InputError(f"{where}: array '{name}' says what was measured of '{inputs}', which is missing; add it.")
+        if arrays[name].shape != arrays[inputs].shape:
+            raise InputError(
+                f"{where}: array '{name}' has shape {list(arrays[name].shape)}; '{inputs}' has "
+                f"{list(arrays[inputs].shape)}, and they must be the same."
+            )
+    elif "inputs" in parts[-2:-1] and is_float(arrays[name].dtype) and arrays[name].ndim < 2:
+        raise InputError(
+            f"{where}: array '{name}' has shape {list(arrays[name].shape)}; numbers need their features on a last "
+            "axis, [N, ..., F]. A single feature is [N, 1]."
+        )
+
+
 def _check_values(name: str, array: Blocks, where: str) -> None:
     parts = name.split("/")
     whole = "labels" in parts or (parts[0] == "inputs" and not is_float(array.dtype))
@@ -160,10 +201,6 @@ def _check_values(name: str, array: Blocks, where: str) -> None:
             raise InputError(
                 f"{where}: array '{name}' holds {int(block.min())}; labels and tokens are 0 and above, -1 for none."
             )
-    if name == "auxiliary/index" and int(np.asarray(array).min()) < 0:
-        raise InputError(f"{where}: array '{name}' names record {int(np.asarray(array).min())}; they count from 0.")
-    if name == "auxiliary/index" and len(np.unique(values := np.asarray(array))) < len(values):
-        raise InputError(f"{where}: array '{name}' names a record twice.")
 
 
 def _read(array: Blocks) -> Iterator[Array]:

@@ -22,6 +22,7 @@ from privbench.options import AuditOptions, RecordingFiles
 from privbench.recording import MEMBER, Oracle, Secrets, Transcript
 from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
+from privbench.targets.recorded.measured import require_measured
 from privbench.threat import (
     Channel,
     Party,
@@ -30,6 +31,8 @@ from privbench.threat import (
     curious_outsider,
     curious_server,
     curious_site,
+    malicious_server,
+    server_with_encoder,
     server_with_patients,
 )
 
@@ -82,6 +85,7 @@ class Recorded(Target):
         oracle = Oracle.load(files.oracle) if files.oracle is not None else None
         _require_secrets(transcript, secrets)
         _require_inputs(transcript, secrets)
+        require_measured(transcript, secrets)
         if oracle is not None:
             _require_matching(transcript, oracle)
         party = _party(options.party, transcript, oracle) if secrets.coined else _server(options.party)
@@ -116,6 +120,11 @@ class Recorded(Target):
             found.append(curious_outsider())
         if secrets.asks_membership or secrets.measured:
             found.append(server_with_patients())
+        held = {name.split("/")[0] for name in config.transcript.arrays}
+        if secrets.measured and "model" in held:
+            found.append(server_with_encoder())
+        if secrets.measured and "adversary" in held:
+            found.append(malicious_server())
         return tuple(found)
 
     def epsilons(self, config: RecordedConfig) -> tuple[Epsilon, ...]:
