@@ -13,7 +13,7 @@ from privbench.blind import summaries
 from privbench.bounds.base import Cut
 from privbench.errors import InputError
 from privbench.estimated import Fit, Measured
-from privbench.estimates import ActiveEstimation, Estimation, Floats, Mask, ridge, told_of
+from privbench.estimates import ActiveEstimation, Estimation, Floats, Mask, ridge, told_of, victim_of
 from privbench.harm import Harm, harms
 from privbench.losses import tasks_of
 from privbench.measure import Refused, try_each
@@ -158,7 +158,7 @@ class _Bench:
 
     @classmethod
     def of(cls, run: TargetRun, seed: int) -> _Bench:
-        victim = run.secrets.measured[0]
+        victim = victim_of(run.secrets, run.transcript)
         known: Index = np.asarray(run.transcript.arrays.get(AUXILIARY, np.empty(0, np.int64)))
         scored = np.setdiff1d(np.arange(len(run.secrets.arrays[f"inputs/{victim}"])), known)
         truth, told = (_measured(run.secrets, victim, rows) for rows in (scored, known))

@@ -184,7 +184,7 @@ def auditor_of(site: ThreatModel) -> ThreatModel:
 
 
 _SEEN = {
-    Channel.ACTIVATIONS: "the cut-layer activations sent to it",
+    Channel.ACTIVATIONS: "the cut-layer activations",
     Channel.GRADIENTS: "the cut-layer gradients sent back to it",
     Channel.UPDATES: "the model updates",
     Channel.OUTPUTS: "the trained model's outputs and the true labels of all records that it asks about",
