@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from privbench.accounting import gdp_eps
+from privbench.mechanism import Claim
 from privbench.target import Epsilon
+
+
+def sampling_of(claim: Claim) -> str:
+    """How a claim says that records are drawn."""
+    return "as the recording says" if claim.sample_rate is None else f"Poisson, q = {claim.sample_rate:.4g}"
 
 
 def own_releases(site: str, mu: float | None, delta: float, moved: int, releases: int) -> Epsilon:

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from privbench.errors import InputError
 
-Kind = Literal["none", "gaussian", "laplace", "randomised-response"]
+Kind = Literal["none", "gaussian", "laplace", "randomised-response", "d-chi"]
 ClipUnit = Literal["task", "sum", "sites"]
 NoiseUnit = Literal["per-task", "once", "separate"]
 Neighbours = Literal["replace", "add-remove"]
@@ -30,7 +30,8 @@ class Mechanism:
     noise         one draw per task then summed, one draw on the sum, or per-task releases sent separately
     colluding_sites   how many sites pool what they received
     server_noised     whether the server, too, trains on the noised values only
-    eps, labels       of randomised response: its budget, and between how many labels it draws
+    eps, labels       of randomised response: its budget, and between how many labels it draws; of d-chi privacy: its
+                      eps per unit of distance
     """
 
     channel: str

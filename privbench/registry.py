@@ -32,7 +32,7 @@ SINGULAR: Mapping[Group, str] = {
 BASES: Mapping[Group, str] = {
     "targets": "privbench.target:Target",
     "attacks": "privbench.attack:AttackBase",
-    "defenses": "privbench.defenses.base:Defense",
+    "defenses": "privbench.defenses.base:DefenseBase",
     "bounds": "privbench.bounds.base:BoundBase",
 }
 
@@ -67,6 +67,9 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
     "defenses": {
         "none": "privbench.defenses.none:NoDefense",
         "gaussian": "privbench.defenses.gaussian:CutGradientGaussian",
+        "activation-clip": "privbench.defenses.cut:ActivationClip",
+        "activation-gaussian": "privbench.defenses.cut:ActivationGaussian",
+        "token-dchi": "privbench.defenses.cut:TokenDChi",
     },
     "bounds": {
         "g": "privbench.bounds.gaussian_sum:OneRelease",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from privbench.differences import ACCOUNTED, fields, same
+from privbench.epsilons import sampling_of
 from privbench.mechanism import NoiseUnit
 from privbench.threat import Channel
 from privbench.verify_parts import Parts, positive
@@ -25,11 +26,11 @@ def mechanisms(parts: Parts) -> Iterator[str]:
     ratios = [float(item) for item in str(settings.get("sigma_ratio", "1")).split(":")]
     for item in parts.mechanisms:
         where = f"mechanism of {item.party}"
-        for key, value in _PLAIN.items() if parts.own else ():
+        for key, value in _PLAIN.items() if parts.own and item.channel == Channel.GRADIENTS else ():
             yield from fields(f"{where}: {key}", getattr(item, key), value)
         if item.kind == "gaussian" and item.channel == Channel.ACTIVATIONS and "cut_noise" in settings:
             yield from fields(f"{where} at the cut: sigma", item.total_sigma, float(settings["cut_noise"]))
-        if item.kind != "gaussian" or item.clip is None:
+        if item.channel != Channel.GRADIENTS or item.kind != "gaussian" or item.clip is None:
             continue
         if "clip" in settings:
             yield from fields(f"{where}: clip", item.clip, settings["clip"])
@@ -96,8 +97,14 @@ def epsilons(parts: Parts) -> Iterator[str]:
             yield f"epsilons: nominal {nominal['value']:g}, and no claim says so"
     if site is None and parts.own and parts.mechanism is not None:
         yield "epsilons: the site's own is missing"
-    # Where --sigma fixes the noise, a target may not know sigma / C beforehand and give none.
-    if site is not None and (site["value"] is not None or parts.resolved.get("noise_multiplier", 0) is not None):
+    # Where --sigma fixes the noise, a target may not know sigma / C beforehand and give none; how many labels move is
+    # not known of a recording whose coins nobody guessed.
+    known = parts.configured or parts.audit.secret is not None
+    if (
+        site is not None
+        and known
+        and (site["value"] is not None or parts.resolved.get("noise_multiplier", 0) is not None)
+    ):
         spent = parts.site_eps(site["delta"])
         if not same(site["value"], spent, ACCOUNTED):
             yield f"epsilons: site {_shown(site['value'])}, and the noise accounts for {_shown(spent)}"
@@ -112,10 +119,18 @@ def _of_claims(parts: Parts) -> Iterator[str]:
             if entry is None or not same(entry["value"], claim.eps, ACCOUNTED) or entry["delta"] != claim.delta:
                 yield f"epsilons: none says {claim.audience} {claim.eps:g} at delta {claim.delta:g}, as the claim does"
         return
-    keys = ("name", "value", "delta", "neighbours", "accountant", "releases")
+    keys = ("name", "value", "delta", "neighbours", "sampling", "accountant", "releases")
     listed = [[item[k] for k in keys] for item in parts.audit.epsilons if item["name"].startswith("claimed, ")]
     claimed = [
-        [f"claimed, {c.audience}", c.eps, c.delta, c.neighbours, c.accountant, c.epochs or parts.releases]
+        [
+            f"claimed, {c.audience}",
+            c.eps,
+            c.delta,
+            c.neighbours,
+            sampling_of(c),
+            c.accountant,
+            c.epochs or parts.releases,
+        ]
         for c in parts.claims
     ]
     yield from fields("epsilons claimed", listed, claimed)

@@ -22,7 +22,7 @@ from privbench.flags import FLAGS
 from privbench.manifest import code_version
 from privbench.measure import CALIBRATION_SHARE, ORACLE
 from privbench.membership import MembershipAttack
-from privbench.options import AuditOptions
+from privbench.options import RECORDED, AuditOptions
 from privbench.parts import by_kind
 from privbench.record import Audit, Finding
 from privbench.recording import MEMBER
@@ -46,7 +46,7 @@ def contradictions(audit: Audit, scores: Scores, registry: Registry) -> Iterator
     """
     parts = Parts.of(audit)
     yield from _manifest(parts)
-    if parts.configured and not parts.given.get("data"):
+    if parts.configured:
         yield from _target(parts, registry)
     yield from _planned(audit, parts.given, registry)
     yield from _attacks(parts, scores, registry)
@@ -71,6 +71,8 @@ def _manifest(parts: Parts) -> Iterator[str]:
     if parts.configured and given.get("eps") is None and positive(resolved["eps"]):
         yield f"manifest: no eps was given, and it resolved to {resolved['eps']!r}"
     first = audit.findings[0]
+    if parts.configured == (first.target == RECORDED):
+        yield f"manifest: target {first.target} with{'out' if parts.configured else ''} a recording"
     rows = [
         ("manifest/seeds", audit.manifest["seeds"], [given.get("seed")]),
         ("manifest/data/name", audit.manifest["data"]["name"], resolved["data"]),
@@ -106,18 +108,21 @@ def _coins(parts: Parts, secret: Mapping[str, Any]) -> list[tuple[str, Any, Any]
 
 
 def _target(parts: Parts, registry: Registry) -> Iterator[str]:
-    """What the target itself makes of the options. Settings that are newer than the record are passed over."""
-    known = {f.name for f in fields(AuditOptions)}
-    values = {key: value for key, value in parts.given.items() if key in known and key != "recording"}
-    for key in ("attacks", "defenses"):
-        values[key] = tuple(values.get(key, ()))
+    """What the target itself makes of the options. Settings that are newer than the record are passed over.
+
+    Of data in files, which are not here, it is asked only which secrets its runs hold.
+    """
     try:
-        values["eps"] = math.inf if values.get("eps") == "inf" else values.get("eps")
-        options = AuditOptions(**values)
-        target: Target = registry.get("targets", options.target)()
-        config = target.configure(options, registry)
+        target: Target = registry.get("targets", str(parts.given.get("target")))()
+        config = target.configure(_options(parts.given), registry)
     except (InputError, TypeError, ValueError) as error:
         yield f"manifest: the target refuses the options that are said to have been given ({error})"
+        return
+    held = target.held(config)
+    if target.describe(config)["data"] != parts.resolved["data"]:
+        if held is not None:
+            flags = {part: {k: v for k, v in said.items() if isinstance(v, bool)} for part, said in held.items()}
+            yield from _held(parts.audit, flags, registry)
         return
     for key, value in target.describe(config).items():
         recorded = parts.resolved.get(key)
@@ -128,9 +133,18 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
     yield from differing("epsilons", {item["name"]: item for item in parts.audit.epsilons}, again)
     labels = [threat.label for threat in target.threats(config)]
     yield from differing("threats", [item["label"] for item in parts.audit.threats], labels)
-    held = target.held(config)
     if held is not None:
         yield from _held(parts.audit, held, registry)
+
+
+def _options(given: Mapping[str, Any]) -> AuditOptions:
+    """As given, but for the files: no record is verified by them."""
+    known = {f.name for f in fields(AuditOptions)} - {"recording", "data"}
+    values = {key: value for key, value in given.items() if key in known}
+    for key in ("attacks", "defenses"):
+        values[key] = tuple(values.get(key, ()))
+    values["eps"] = math.inf if values.get("eps") == "inf" else values.get("eps")
+    return AuditOptions(**values)
 
 
 _PARTS: Mapping[type[AttackBase], str] = {

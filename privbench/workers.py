@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -141,13 +142,13 @@ class _Worker:
     """A process that makes one run after another: what it needs is imported once. role: of the run it is at."""
 
     process: BaseProcess
-    inbox: Any
+    inbox: Connection
     role: Role | None = None
 
     def give(self, job: Job | None) -> None:
         """The next job; None ends it."""
         self.role = None if job is None else job.role
-        self.inbox.put(job)
+        self.inbox.send(job)
 
 
 def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, folder: Path) -> dict[Role, TargetRun]:
@@ -158,9 +159,10 @@ def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, f
     done: dict[Role, TargetRun] = {}
     try:
         for _ in range(min(parallel, len(waiting))):
-            inbox: Any = context.SimpleQueue()
-            workers.append(_Worker(context.Process(target=_work, args=(inbox, folder, messages)), inbox))
+            outlet, inbox = context.Pipe(duplex=False)
+            workers.append(_Worker(context.Process(target=_work, args=(outlet, folder, messages)), inbox))
             _start(workers[-1].process)
+            outlet.close()
             workers[-1].give(waiting.pop(0))
         while len(done) < len(jobs):
             try:
@@ -207,11 +209,12 @@ def _require_alive(workers: Sequence[_Worker]) -> None:
             )
 
 
-def _work(inbox: Any, folder: Path, messages: Any) -> None:
-    """A worker's whole life. It ends by itself when its parent is gone."""
+def _work(jobs: Connection, folder: Path, messages: Any) -> None:
+    """A worker's whole life. It ends by itself when its parent is gone: in a run, or while it waits for one."""
     parent = os.getppid()
-    for job in iter(inbox.get, None):
-        _make(job, folder / job.role, messages, parent)
+    with contextlib.suppress(EOFError):  # nobody is there to give more
+        for job in iter(jobs.recv, None):
+            _make(job, folder / job.role, messages, parent)
 
 
 def _make(job: Job, folder: Path, messages: Any, parent: int) -> None:

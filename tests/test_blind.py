@@ -249,3 +249,18 @@ def test_a_blind_that_is_trained_on_what_it_scores_cries_wolf() -> None:
     found, coins = read(stays(10, 400), 0, in_sample)
     assert auc(found, coins).value > 0.9
     assert judged(found, coins).flags == ("SHIFT",)
+
+
+def test_few_records_can_be_told_apart() -> None:
+    """45 candidates, as few as an audit takes: a shift of two standard deviations in every hour is seen."""
+    found, coins = read(stays(30, 45, shift=2.0))
+    assert auc(found, coins).value > 0.9
+    assert judged(found, coins).flags == ("SHIFT",)
+
+
+@pytest.mark.parametrize("n", [46, 300])
+def test_where_nothing_varies_nothing_is_read(n: int) -> None:
+    """Folds differ by rounding alone, and that is no order of records."""
+    coins = np.random.default_rng(31).integers(0, 2, n).astype(np.uint8)
+    found, tossed = read(Secrets({MEMBER: coins, "inputs/A": np.ones((n, 6, 4), np.float32)}))
+    assert auc(found, tossed).value == 0.5

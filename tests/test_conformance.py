@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import cut_defense_mutants
 import inversion_mutants
 import mutants
 import numpy as np
@@ -19,6 +20,7 @@ from privbench.bounds.base import Bound
 from privbench.conformance import (
     ATTACK_CHECKS,
     BOUND_CHECKS,
+    CUT_DEFENSE_CHECKS,
     DEFENSE_CHECKS,
     INVERSION_CHECKS,
     TARGET_CHECKS,
@@ -28,11 +30,13 @@ from privbench.conformance import (
     TargetSubject,
     check_attack,
     check_bound,
+    check_cut_defense,
     check_defense,
     check_inversion,
     check_target,
     require,
 )
+from privbench.defenses.base import CutDefense, Defense
 from privbench.errors import InputError
 from privbench.options import AuditOptions
 from privbench.parts import by_kind
@@ -41,7 +45,8 @@ from privbench.registry import Registry, default_registry
 REGISTRY = default_registry()
 KINDS = by_kind(REGISTRY.names("attacks"), REGISTRY)
 INVERSIONS, ATTACKS = KINDS[Inversion], KINDS[Attack]
-BOUNDS, DEFENSES = tuple(REGISTRY.made("bounds", Bound)), REGISTRY.names("defenses")
+BOUNDS = tuple(REGISTRY.made("bounds", Bound))
+DEFENSES, CUT_DEFENSES = (tuple(REGISTRY.made("defenses", kind)) for kind in (Defense, CutDefense))
 TARGETS: Mapping[str, AuditOptions] = {
     "gaussian": AuditOptions("gaussian", sigma=2.0, settings={"records": "200", "releases": "3"}),
     "prism": AuditOptions("prism", eps=0.5, settings=SMALL),
@@ -61,12 +66,12 @@ def caught(results: Sequence[Result], check: str) -> bool:
 
 
 def test_the_checks_ran_on_what_is_registered() -> None:
-    assert (len(ATTACKS), len(INVERSIONS), len(BOUNDS), len(DEFENSES)) == (2, 1, 7, 2)
+    assert (len(ATTACKS), len(INVERSIONS), len(BOUNDS), len(DEFENSES), len(CUT_DEFENSES)) == (2, 1, 7, 2, 3)
     # A recording is checked as files: tests/targets/test_recorded.py. The split LLaMA tosses no coins that the checks
     # could count: tests/targets has its own.
     assert set(TARGETS) | {"recorded", "split-llama"} == set(REGISTRY.names("targets"))
     assert [len(checks) for checks in (ATTACK_CHECKS, BOUND_CHECKS, DEFENSE_CHECKS, TARGET_CHECKS)] == [16, 11, 9, 10]
-    assert len(INVERSION_CHECKS) == 11
+    assert (len(INVERSION_CHECKS), len(CUT_DEFENSE_CHECKS)) == (11, 10)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -89,6 +94,11 @@ def test_our_defences_pass(name: str) -> None:
     require(check_defense(REGISTRY.get("defenses", name)))
 
 
+@pytest.mark.parametrize("name", CUT_DEFENSES)
+def test_our_defences_on_activations_pass(name: str) -> None:
+    require(check_cut_defense(REGISTRY.get("defenses", name)))
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_our_targets_pass(name: str) -> None:
     require(check_target(TargetSubject(REGISTRY.get("targets", name), TARGETS[name])))
@@ -101,9 +111,10 @@ def test_our_targets_pass(name: str) -> None:
         (INVERSION_CHECKS, inversion_mutants.INVERSIONS),
         (BOUND_CHECKS, mutants.BOUNDS),
         (DEFENSE_CHECKS, mutants.DEFENSES),
+        (CUT_DEFENSE_CHECKS, cut_defense_mutants.CUT_DEFENSES),
         (TARGET_CHECKS, mutants.TARGETS),
     ],
-    ids=["attacks", "inversions", "bounds", "defences", "targets"],
+    ids=["attacks", "inversions", "bounds", "defences", "defences on activations", "targets"],
 )
 def test_every_check_has_a_mutant(checks: Sequence[Check[Any]], broken: Mapping[str, Any]) -> None:
     assert [check.name for check in checks] == list(broken)
@@ -137,6 +148,11 @@ def test_a_broken_bound_is_caught(check: str) -> None:
 @pytest.mark.parametrize("check", mutants.DEFENSES)
 def test_a_broken_defence_is_caught(check: str) -> None:
     assert only(DEFENSE_CHECKS, check, mutants.DEFENSES[check])
+
+
+@pytest.mark.parametrize("check", cut_defense_mutants.CUT_DEFENSES)
+def test_a_broken_defence_on_activations_is_caught(check: str) -> None:
+    assert only(CUT_DEFENSE_CHECKS, check, cut_defense_mutants.CUT_DEFENSES[check])
 
 
 @pytest.mark.parametrize("check", mutants.TARGETS)

@@ -29,6 +29,9 @@ DRAW: Mapping[str, str] = {
     "tasks": "3",
     "moved": "2",
 }
+MANY: Mapping[str, str] = {"tasks": "33", "moved": "1", "width": "64", "inputs": "2", "releases": "2"}
+"""As many natural labels as 64 records leave known."""
+RIDGE = "inversion/ridge"
 ORACLE, SPECTRAL = "label/oracle-lr", "label/spectral"
 
 
@@ -85,6 +88,8 @@ def test_a_forger_who_edits_nothing_agrees(
         ("gaussian", {"eps": math.inf, "settings": DRAW, "seed": 3}),
         ("gaussian", {"sigma": 0.0, "settings": {**DRAW, "broken": "no"}, "attacks": (SPECTRAL,)}),
         ("gaussian", {"eps": 2.0, "settings": {**DRAW, "broken": "clip-after-sum"}}),
+        ("gaussian", {"sigma": 4.0, "settings": {**MANY, "records": "60"}, "attacks": ("label", RIDGE)}),
+        ("gaussian", {"sigma": 4.0, "settings": {**MANY, "records": "80"}, "attacks": ("label", RIDGE)}),
         ("prism", {"noise_multiplier": 3.0, "settings": SMALL, "attacks": ("label",)}),
         ("prism", {"sigma": 0.5, "settings": SMALL, "attacks": (ORACLE,)}),
         ("prism", {"eps": math.inf, "settings": SMALLER, "party": "B", "attacks": BRIEF}),
@@ -97,7 +102,31 @@ def test_every_kind_of_honest_record_agrees(
     assert verify(made(tmp_path / "record", registry, target, **options), registry) == ()
 
 
+def test_a_recording_whose_coins_nobody_guesses_agrees(registry: Registry, tmp_path: Path) -> None:
+    """What its labels' epsilon is follows from coins that are in no record then."""
+    drawn = {"settings": {**DRAW, "inputs": "3"}, "sigma": 4.0, "attacks": ("label",), "data": str(tmp_path / "files")}
+    made(tmp_path / "drawn", registry, "gaussian", **drawn)
+    files = RecordingFiles(*(tmp_path / "files" / f"{kind}.safetensors" for kind in ("transcript", "secrets")))
+    record = made(tmp_path / "recorded", registry, "recorded", recording=files, attacks=(RIDGE,))
+    assert verify(record, registry) == ()
+
+
 # Forgeries
+
+
+def as_recorded(data: Data, scores: Arrays) -> None:
+    """A drawn record that says it was a recording, of which a manifest promises nothing, with a claim of its own."""
+    config = data["manifest"]["config"]
+    config["given"]["recording"] = {"transcript": config["resolved"]["data"], "secrets": "s"}
+    data["claims"][0]["sample_rate"] = 1.0
+    for item in data["epsilons"]:
+        if item["name"] == "nominal":
+            item["name"] = "claimed, nominal"
+
+
+def other_rate(data: Data, scores: Arrays) -> None:
+    """A recording's claim says another rate than the epsilons that a reader sees."""
+    data["claims"][0]["sample_rate"] = 1.0
 
 
 def no_claims(data: Data, scores: Arrays) -> None:
@@ -266,6 +295,9 @@ FORGERIES: list[tuple[tuple[str, ...], Edit, str]] = [
     (("prism",), set_at("utility", 2, "baseline", value=0.5), "baseline is 0.5, and value less gain"),
     (ONE, set_at("flags", 0, "means", value="nothing to see here"), "is explained in other words"),
     (ONE, set_at("threats", 0, "description", value="a toothless adversary"), "is described in other words"),
+    (("gaussian", "prism"), as_recorded, "with a recording"),
+    (("recorded",), other_rate, "epsilons claimed"),
+    (("gaussian",), set_at("manifest", "config", "given", "target", value="recorded"), "recorded"),
     (ONE, set_at("threats", 0, "knowledge", value=[]), "described in other words"),
 ]
 

@@ -11,6 +11,7 @@ from privbench.conformance.acting import ACTIVE_CHECKS
 from privbench.conformance.attacks import ATTACK_CHECKS, check_attack
 from privbench.conformance.base import Check, ConformanceError, Result, require
 from privbench.conformance.bounds import BOUND_CHECKS, check_bound
+from privbench.conformance.cut_defenses import CUT_DEFENSE_CHECKS, check_cut_defense
 from privbench.conformance.defenses import DEFENSE_CHECKS, check_defense
 from privbench.conformance.estimations import ESTIMATION_CHECKS, check_estimation
 from privbench.conformance.inversions import INVERSION_CHECKS, check_inversion
@@ -21,6 +22,7 @@ __all__ = [
     "ACTIVE_CHECKS",
     "ATTACK_CHECKS",
     "BOUND_CHECKS",
+    "CUT_DEFENSE_CHECKS",
     "DEFENSE_CHECKS",
     "ESTIMATION_CHECKS",
     "INVERSION_CHECKS",
@@ -32,6 +34,7 @@ __all__ = [
     "TargetSubject",
     "check_attack",
     "check_bound",
+    "check_cut_defense",
     "check_defense",
     "check_estimation",
     "check_inversion",

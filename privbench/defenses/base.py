@@ -1,11 +1,11 @@
-"""What a defence on cut-layer gradients is."""
+"""What a defence is: on the cut gradients that a server sends back, or on what a party sends up to it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,10 +29,15 @@ class DefenseCard:
     guarantee: Guarantee
 
 
-class Defense(ABC):
-    """A frozen configuration with the three things a target needs; options are the dataclass's fields."""
+@dataclass(frozen=True)
+class DefenseBase(ABC):
+    """What defences of every kind have: a card. A defence is a frozen configuration; its fields are its options."""
 
     card: ClassVar[DefenseCard]
+
+
+class Defense(DefenseBase):
+    """On cut gradients: the three things a target needs."""
 
     clips: ClassVar[bool]
 
@@ -51,10 +56,47 @@ class Defense(ABC):
         """What the defence says it does, in the words that bounds understand."""
 
 
-def build_defense(spec: str, registry: Registry) -> Defense:
-    """`NAME[:key=value,...]` to a configured defence."""
+class CutDefense(DefenseBase):
+    """On what a party sends up of its tokens. Sizes are in units of the public embedding table [V, d], so that a number
+    means the same to models of any size: of its entries' root mean square, or of its rows' norms (`rms`, `row_norm`).
+    """
+
+    def tokens(self, ids: Tensor, table: Tensor, generator: torch.Generator) -> Tensor:
+        """The token ids that are embedded, of the same shape: as they are."""
+        return ids
+
+    def sent(self, activations: Tensor, table: Tensor, generator: torch.Generator) -> Tensor:
+        """What leaves in place of the activations [..., d]: themselves. Gradients flow back through it."""
+        return activations
+
+    @abstractmethod
+    def mechanism(self, party: str, table: Tensor) -> Mechanism:
+        """What the defence says it does, in the words that bounds understand."""
+
+
+def rms(table: Tensor) -> float:
+    """Root mean square of a table's entries."""
+    return float(table.double().square().mean().sqrt())
+
+
+def row_norm(table: Tensor) -> float:
+    """Root mean square of the norms of a table's rows."""
+    return float(rms(table) * table.shape[1] ** 0.5)
+
+
+D = TypeVar("D", bound=DefenseBase)
+
+
+def build_defense(spec: str, registry: Registry, kind: type[D], target: str) -> D:
+    """`NAME[:key=value,...]` to a configured defence of the kind that this target takes; `InputError` for any other."""
     name, _, rest = spec.partition(":")
     cls = registry.get("defenses", name)
+    if not issubclass(cls, kind):
+        able = [other for other in registry.names("defenses") if issubclass(registry.get("defenses", other), kind)]
+        raise InputError(
+            f"defence {name} acts on {cls.card.channel}, which target {target} has no place for; it takes "
+            f"{', '.join(able)}."
+        )
     known = {f.name for f in fields(cls)}
     options: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
@@ -64,5 +106,4 @@ def build_defense(spec: str, registry: Registry) -> Defense:
         if key not in known:
             raise unknown(f"option of defence {name}", key, known)
         options[key] = value
-    defense: Defense = cls(**options)
-    return defense
+    return cls(**options)

@@ -57,13 +57,8 @@ class GaussianTarget(Target):
     def held(self, config: GaussianConfig) -> Mapping[str, Mapping[str, Any]]:
         draw = config.draw
         coins = {"secret": {"records": draw.records, "canaries": draw.coined, "moved": list(draw.moved_names)}}
-        known = draw.records // 2
-        cut = {
-            "known": known,
-            "records": draw.records - known,
-            "hours": 1,
-            "others": draw.tasks > len(draw.moved_names),
-        }
+        known, natural = draw.records // 2, draw.tasks - len(draw.moved_names)
+        cut = {"known": known, "records": draw.records - known, "hours": 1, "others": 0 < natural <= known}
         return coins | ({"estimates": cut} if draw.inputs else {})
 
     def epsilons(self, config: GaussianConfig) -> tuple[Epsilon, ...]:

@@ -145,7 +145,7 @@ def resolve(options: AuditOptions, registry: Registry, tasks: Mapping[str, str],
         tasks=tasks,
         records=records,
         training=training,
-        defense=build_defense(spec, registry),
+        defense=build_defense(spec, registry, Defense, "prism"),  # type: ignore[type-abstract]
         defense_spec=spec,
         delta=options.delta,
         eps=options.eps,

@@ -16,7 +16,7 @@ import numpy as np
 
 from privbench import accounting
 from privbench.attack import gradient_mechanism
-from privbench.epsilons import own_releases
+from privbench.epsilons import own_releases, sampling_of
 from privbench.errors import InputError, unknown
 from privbench.options import AuditOptions, RecordingFiles
 from privbench.recording import MEMBER, Oracle, Secrets, Transcript
@@ -136,7 +136,7 @@ class Recorded(Target):
                 claim.eps,
                 claim.delta,
                 claim.neighbours,
-                "as the recording says" if claim.sample_rate is None else f"Poisson, q = {claim.sample_rate:.4g}",
+                sampling_of(claim),
                 claim.epochs or releases,
                 claim.accountant,
                 claim.audience,

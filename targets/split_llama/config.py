@@ -16,8 +16,10 @@ from privbench.data.catalogue import SURVEYS, without_folders
 from privbench.data.surveys import synthetic
 from privbench.data.surveys.read import parse_spec
 from privbench.data.surveys.splits import Share, parts
+from privbench.defenses.base import CutDefense, build_defense
 from privbench.errors import InputError, unknown
 from privbench.options import AuditOptions, parse_number, read_settings
+from privbench.registry import Registry
 from privbench.targets.split_llama.halves import BOTTLENECK, Placement
 from privbench.targets.split_llama.models import shape_of
 from privbench.tensors import RELEASE_TYPES
@@ -132,6 +134,8 @@ class SplitLlamaConfig:
     data: str
     model: str
     tuning: Tuning
+    defense: CutDefense | None
+    defense_spec: str
     seed: int
 
     def to_json(self) -> dict[str, Any]:
@@ -139,7 +143,7 @@ class SplitLlamaConfig:
             "data": without_folders(self.data),
             "model": self.model.partition(":")[0],
             "tuning": asdict(self.tuning),
-            "defense": "none",
+            "defense": self.defense_spec,
             "eps": "inf",
         }
 
@@ -149,17 +153,24 @@ def invented(data: str) -> bool:
     return data.partition(":")[0] == DEFAULT_DATA
 
 
-def resolve(options: AuditOptions) -> SplitLlamaConfig:
+def resolve(options: AuditOptions, registry: Registry) -> SplitLlamaConfig:
     """Check every option. No file is read: a record is verified where its data and its model are not."""
     if options.eps not in (None, math.inf) or options.noise_multiplier or options.sigma:
-        raise InputError("split-llama has no mechanism at its cut yet: leave --eps out, or give --eps inf.")
-    if options.defenses not in ((), ("none",)):
-        raise InputError(f"split-llama takes no --defense yet but none, got '{options.defenses[0]}'.")
+        raise InputError(
+            "split-llama's defences have sizes of their own, in units of the public table: leave --eps, --sigma and "
+            "--noise-multiplier out, and give for example --defense activation-gaussian:clip=1,noise=1."
+        )
+    if len(options.defenses) > 1:
+        raise InputError(f"split-llama takes one --defense, got {len(options.defenses)}.")
     if options.party not in (None, "server"):
         raise unknown("party", str(options.party), ("server",))
     data, model = options.data or DEFAULT_DATA, options.model or DEFAULT_MODEL
     _check_data(data)
-    return SplitLlamaConfig(data, model, _tuning(model, options.settings), options.seed)
+    spec = options.defenses[0] if options.defenses else "none"
+    defense: CutDefense | None = None
+    if spec != "none":
+        defense = build_defense(spec, registry, CutDefense, "split-llama")  # type: ignore[type-abstract]
+    return SplitLlamaConfig(data, model, _tuning(model, options.settings), defense, spec, options.seed)
 
 
 def require_depth(config: SplitLlamaConfig) -> None:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, silu
 
+from privbench.defenses.cut import Guard
 from privbench.errors import InputError, unknown
 from privbench.targets.split_llama.adapters import adapt, adapter_dtype, fill_linear, frozen
 from privbench.targets.split_llama.batches import Batch, Block, Layout, Predictions, predictions
@@ -120,6 +121,9 @@ class Answered:
 class Client(nn.Module):
     """Embedding, projection, the first k layers, and with the labels at the client also the readout."""
 
+    guard: Guard | None = None
+    """The defence on all that it sends, in training and after; set by whoever builds the system."""
+
     def __init__(self, embed_tokens: nn.Module, projection: Projection, trunk: Trunk, readout: Readout | None) -> None:
         super().__init__()
         self.embed_tokens, self.projection, self.trunk, self.readout = embed_tokens, projection, trunk, readout
@@ -128,7 +132,10 @@ class Client(nn.Module):
     def forward(self, batch: Batch) -> Cut:
         """The message up: of the prompts [B, P, d], or of prompts and answers [B, P + A, d] in the U-shape."""
         block = batch.prompt if self.readout is None else batch.joined
-        sent: Tensor = self.trunk(self.projection(self.embed_tokens(block.ids)), block.layout)
+        ids = block.ids if self.guard is None else self.guard.tokens(block.ids)
+        sent: Tensor = self.trunk(self.projection(self.embed_tokens(ids)), block.layout)
+        if self.guard is not None:
+            sent = self.guard.sent(sent)
         self._sent = sent if sent.requires_grad else None
         return Cut(sent.detach(), block.layout)
 

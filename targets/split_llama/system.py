@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from privbench.defenses.base import CutDefense
+from privbench.defenses.cut import Guard
 from privbench.targets.split_llama.adapters import clone
 from privbench.targets.split_llama.config import Tuning
 from privbench.targets.split_llama.halves import Client, Cut, Server, split
@@ -42,8 +44,10 @@ class System:
         holder: npt.NDArray[np.int64],
         tuning: Tuning,
         rng: np.random.Generator,
+        defense: CutDefense | None = None,
     ) -> System:
-        """Split the base and hand out the respondents. holder [train]: which client holds each.
+        """Split the base and hand out the respondents. holder [train]: which client holds each; defense: on what every
+        client sends.
 
         Raises `InputError` when the cut is too deep, or the watched client makes not one whole pass.
         """
@@ -62,7 +66,14 @@ class System:
             train_head=tuning.train_head == "yes",
         )
         others = tuning.clients - 1 if tuning.schedule == "parallel" else 0
-        return cls((client, *(clone(client) for _ in range(others))), server, shards, tuning, passes)
+        clients = (client, *(clone(client) for _ in range(others)))
+        table = model.model.embed_tokens.weight.detach()
+        if defense is not None:
+            # A generator each: clients that drew the same noise would let it be subtracted. Spawned, so that batches
+            # are those of the run without a defence.
+            for each, own in zip(clients, rng.spawn(len(clients)), strict=True):
+                each.guard = Guard(defense, table, torch.Generator().manual_seed(int(own.integers(2**63))))
+        return cls(clients, server, shards, tuning, passes)
 
     def tune(self, tape: Tape, rng: np.random.Generator, report: Callable[[str, float], None]) -> tuple[float, ...]:
         """Tune in place, recording what the watched client sends; the loss of every step."""

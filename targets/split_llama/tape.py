@@ -16,6 +16,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from privbench.growing import Growing
+from privbench.mechanism import Mechanism
 from privbench.recording import Secrets, Transcript
 from privbench.targets.split_llama.batches import PADDING
 from privbench.targets.split_llama.halves import Cut
@@ -78,12 +79,13 @@ class Tape:
         if number < self._passes:
             self._transcript.put(self._name, self._now.astype(self._type), number)
 
-    def finish(self) -> tuple[Transcript, Secrets]:
-        """The recording, and the secrets behind it, once every pass has ended."""
+    def finish(self, mechanisms: Sequence[Mechanism] = ()) -> tuple[Transcript, Secrets]:
+        """The recording, and the secrets behind it, once every pass has ended. mechanisms: what was done to it."""
         self._transcript.put(f"{self._name}/mask", self._mask)
         self._transcript.put("public/embedding", self._table.float().numpy().astype(self._type))
         secrets = {f"inputs/{self._client}": self._tokens, f"inputs/{self._client}/answers": self._answers}
-        return self._transcript.finish({}), Secrets(secrets)
+        described = {"mechanisms": [item.to_json() for item in mechanisms]} if mechanisms else {}
+        return self._transcript.finish(described), Secrets(secrets)
 
 
 def _padded(rows: Sequence[Sequence[int]], filler: int) -> npt.NDArray[np.int64]:

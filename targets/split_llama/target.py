@@ -42,7 +42,7 @@ class SplitLlama(Target):
     def configure(self, options: AuditOptions, registry: Registry) -> SplitLlamaConfig:
         from privbench.targets.split_llama.config import resolve
 
-        return resolve(options)
+        return resolve(options, registry)
 
     def describe(self, config: SplitLlamaConfig) -> dict[str, Any]:
         return config.to_json()
@@ -122,7 +122,7 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     order = rng.permutation(len(encoded))  # a file may be sorted: the first respondents are recorded
     train = tuple(encoded[int(i)] for i in order)
     test = encoder.encode_all(samples(splits.test, outcome), options)
-    system = System.build(base.model, train, splits.client[order], tuning, rng)
+    system = System.build(base.model, train, splits.client[order], tuning, rng, config.defense)
     others: dict[str, Sequence[str]] = {"logistic regression": tabular.logistic_regression(splits)}
     untold: tuple[str, ...] = ()
     if tuning.tabular == "yes":
@@ -138,7 +138,7 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
         labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder,
     ) as tape:  # fmt: skip
         losses = system.tune(tape, rng, report)
-        transcript, secrets = tape.finish()
+        transcript, secrets = tape.finish(() if config.defense is None else [config.defense.mechanism(CLIENT, table)])
     said = answer(
         system.clients[0], system.server, [item.prompt for item in test], options, encoder,
         partial(report, "audited: answering the test respondents"),
