@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from privbench.record import validate
 from privbench.runner import AuditResult
 from privbench.seeds import stream
 from privbench.target import Target, TargetRun, Utility
-from privbench.workers import load_run, save_run
+from privbench.workers import _work, load_run, save_run
 
 UTILITY = Utility(
     "stress", "accuracy", 0.6, 0.5, 0.7, 90, "test", "most frequent answer", 0.4, None, 0.2, 0.1, 0.3, {"forest": 0.55}
@@ -73,3 +74,15 @@ def test_utility_says_what_it_is_beside(small_audit: AuditResult, key: str) -> N
     data["utility"] = [{name: value for name, value in data["utility"][0].items() if name != key}]
     with pytest.raises(RecordError, match=f'at utility/0: "{key}" is a required property'):
         validate(data)
+
+
+def test_a_worker_that_waits_ends_when_nobody_is_left_to_give_it_a_job(tmp_path: Path) -> None:
+    """What a parent that was killed leaves behind: its end of the pipe is closed."""
+    context = multiprocessing.get_context("spawn")
+    outlet, inbox = context.Pipe(duplex=False)
+    worker = context.Process(target=_work, args=(outlet, tmp_path, context.Queue()))
+    worker.start()
+    outlet.close()
+    inbox.close()
+    worker.join(60)
+    assert worker.exitcode == 0

@@ -92,10 +92,11 @@ def test_settings_that_are_refused(llama: str, settings: Mapping[str, str], mess
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"eps": 1.0}, "split-llama has no mechanism at its cut yet: leave --eps out, or give --eps inf"),
-        ({"sigma": 1.0}, "has no mechanism at its cut yet"),
-        ({"noise_multiplier": 2.0}, "has no mechanism at its cut yet"),
-        ({"defenses": ("gaussian",)}, "takes no --defense yet but none, got 'gaussian'"),
+        ({"eps": 1.0}, "split-llama's defences have sizes of their own, in units of the public table: leave --eps"),
+        ({"sigma": 1.0}, "have sizes of their own"),
+        ({"noise_multiplier": 2.0}, "have sizes of their own"),
+        ({"defenses": ("gaussian",)}, "defence gaussian acts on gradients, which target split-llama has no place for"),
+        ({"defenses": ("none", "token-dchi")}, "split-llama takes one --defense, got 2"),
         ({"party": "sever"}, "unknown party 'sever'; did you mean server"),
         ({"data": "sythetic"}, "unknown data of target split-llama 'sythetic'; did you mean synthetic"),
         ({"data": "synthetic:campsu"}, "unknown synthetic survey 'campsu'; did you mean campus"),
