@@ -79,8 +79,8 @@ def test_utility_says_what_it_is_beside(small_audit: AuditResult, key: str) -> N
 def test_a_worker_that_waits_ends_when_nobody_is_left_to_give_it_a_job(tmp_path: Path) -> None:
     """What a parent that was killed leaves behind: its end of the pipe is closed."""
     context = multiprocessing.get_context("spawn")
-    outlet, inbox = context.Pipe(duplex=False)
-    worker = context.Process(target=_work, args=(outlet, tmp_path, context.Queue()))
+    (outlet, inbox), messages = context.Pipe(duplex=False), context.Queue()
+    worker = context.Process(target=_work, args=(outlet, tmp_path, messages))
     worker.start()
     outlet.close()
     inbox.close()
