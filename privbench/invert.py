@@ -17,12 +17,14 @@ from privbench.attack import (
     input_mechanism,
     view_of,
 )
+from privbench.errors import InputError
 from privbench.measure import Refused, try_each
 from privbench.mechanism import Mechanism
 from privbench.recovery import METRICS, Floats, Recovered, Truth
 from privbench.registry import Registry
 from privbench.seeds import stream
 from privbench.target import Progress, TargetRun
+from privbench.tensors import Blocks
 from privbench.threat import ThreatModel
 
 Key = tuple[int, str]
@@ -61,9 +63,13 @@ def invert_all(
     seed: int,
     progress: Progress,
 ) -> Inversions:
-    """Every inversion under the weakest threat model that suffices for it, on the first party with recorded inputs."""
+    """Every inversion under the weakest threat model that suffices for it, on the first party with recorded inputs.
+
+    `InputError` where a public text, from which inversions learn, holds what a scored record put in.
+    """
     victim = run.secrets.given[0]
     truth = Truth(run.secrets.array(f"inputs/{victim}"), run.secrets.array(f"inputs/{victim}/answers"))
+    _require_disjoint(run.transcript.arrays.get("public/tokens"), truth.tokens, victim)
     scored = np.arange(len(truth.tokens))
     sent = run.transcript.arrays.get(f"activations/{victim}")
     releases = 1 if sent is None else len(sent)
@@ -78,6 +84,24 @@ def invert_all(
 
     outcomes, refused = try_each(names, registry, threats, progress, tried)
     return Inversions(victim, outcomes, refused, releases, scored, input_mechanism(run.mechanisms, victim))
+
+
+def _require_disjoint(public: Blocks | None, tokens: Index, victim: str) -> None:
+    """`InputError` where an inversion could learn from a scored record itself, alone or within a longer text."""
+    if public is None:
+        return
+    texts, records = ([_spelled(row) for row in np.asarray(rows)] for rows in (public, tokens))
+    told = [number for number, record in enumerate(records) if any(record in text for text in texts)]
+    if told:
+        raise InputError(
+            f"the public texts (public/tokens) hold the tokens of {len(told)} scored records of {victim}, the first is "
+            f"record {told[0]}: what is learned from them says nothing about others. Leave them out of one of the two."
+        )
+
+
+def _spelled(tokens: Index) -> str:
+    """A row of tokens without padding, as numbers with a blank before and after each."""
+    return f" {' '.join(map(str, tokens[tokens >= 0].tolist()))} "
 
 
 def _require_shape(found: Reconstruction, wanted: tuple[int, ...]) -> None:

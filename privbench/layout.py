@@ -56,6 +56,8 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("activations/SITE", _FLOATS, ("T activations", "N", "...")),
         Rule("activations/SITE/mask", _COINS, ("N", "L SITE")),
         Rule("updates/CLIENT/PARAM", _FLOATS, ("T updates", "...")),
+        Rule("public/tokens", _LABELS, ("A public", "L public")),
+        Rule("public/activations", _FLOATS, ("A public", "L public", "d public")),
         Rule("public/NAME", _FLOATS, ("...",)),
         Rule("outputs/population", _COINS, ("N",)),
         Rule("outputs/TASK", _FLOATS, ("N", "K TASK")),
@@ -186,7 +188,7 @@ def _check_inputs(name: str, arrays: Mapping[str, Blocks], where: str) -> None:
 
 def _check_values(name: str, array: Blocks, where: str) -> None:
     parts = name.split("/")
-    whole = "labels" in parts or (parts[0] == "inputs" and not is_float(array.dtype))
+    whole = "labels" in parts or name == "public/tokens" or (parts[0] == "inputs" and not is_float(array.dtype))
     zero_one = parts[-1] in ("seen", "mask", "observed", "member", "population") or "canary" in parts
     for block in _read(array):
         if is_float(array.dtype) and not np.isfinite(block).all():

@@ -44,10 +44,13 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "split-llama": "privbench.targets.split_llama.target:SplitLlama",
     },
     "attacks": {
+        "inversion/affine-token": "privbench.attacks.inversion.affine_token:AffineToken",
         "inversion/fsha": "privbench.attacks.inversion.fsha:FeatureSpaceHijacking",
+        "inversion/learned-token": "privbench.attacks.inversion.learned_token:LearnedToken",
         "inversion/mlp": "privbench.attacks.inversion.decoders:Mlp",
         "inversion/nearest-token": "privbench.attacks.inversion.nearest_token:NearestToken",
         "inversion/optimise": "privbench.attacks.inversion.optimise:Optimise",
+        "inversion/rescaled-token": "privbench.attacks.inversion.affine_token:RescaledToken",
         "inversion/ridge": "privbench.attacks.inversion.ridge:Ridge",
         "inversion/sdar": "privbench.attacks.inversion.sdar:SimulatorDecoder",
         "inversion/sequence": "privbench.attacks.inversion.decoders:Sequence",

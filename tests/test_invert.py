@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import surveyed as surveys
 
 from privbench.attack import Inversion
+from privbench.errors import InputError
 from privbench.findings import Header
 from privbench.findings_inputs import ROWS, assemble_inputs
 from privbench.invert import Inversions, invert_all
@@ -46,7 +48,7 @@ def invert(registry: Registry, run: TargetRun, names: tuple[str, ...] = (NEAREST
 def test_an_inversion_that_breaks_is_failed_and_the_rest_goes_on(registry: Registry) -> None:
     names = by_kind(registry.names("attacks"), registry)[Inversion]
     found = invert(registry, run_of(registry), names)
-    assert set(found.outcomes) == {NEAREST}
+    assert set(found.outcomes) == {f"inversion/{kind}-token" for kind in ("affine", "learned", "nearest", "rescaled")}
     assert {name: why for name, (_, _, why) in found.refused.items()} == {
         "inversion/broken": Failure("ZeroDivisionError: the table is a wall"),
         "inversion/too-short": Failure("ValueError: `single` is [2, 150, 29], it must be [2, 150, 30]"),
@@ -56,7 +58,7 @@ def test_an_inversion_that_breaks_is_failed_and_the_rest_goes_on(registry: Regis
     assert set(failed) == {"inversion/broken", "inversion/too-short"}
     assert failed["inversion/broken"].reason == "ZeroDivisionError: the table is a wall"
     assert all(item.value is None for item in failed.values())
-    assert sum(item.value is not None for item in judged.findings) == 4
+    assert sum(item.value is not None for item in judged.findings) == 16
 
 
 def test_a_broken_inversion_makes_the_audit_incomplete(registry: Registry) -> None:
@@ -154,6 +156,24 @@ def test_what_a_run_lacks_is_said(registry: Registry, names: tuple[str, ...], sa
     assert said in why.reason
     (finding,) = assemble_inputs(HEADER, found).findings
     assert (finding.verdict, finding.secret) == ("NOT_APPLICABLE", "input/client-1")
+
+
+def test_public_texts_that_hold_a_scored_record_are_refused(registry: Registry) -> None:
+    """Alone, and within a longer text; a shorter one is none. Another record happens to say the same."""
+    run = run_of(registry)
+    record = run.secrets.array("inputs/client-1")[7]
+
+    def told(*text: int) -> TargetRun:
+        texts = np.full((3, len(record) + 2), -1)
+        texts[0, : len(record)] = record[::-1]
+        texts[1, : len(text)] = text
+        public = {"public/tokens": texts, "public/activations": np.zeros((*texts.shape, 24), np.float32)}
+        return replace(run, transcript=Transcript({**run.transcript.arrays, **public}))
+
+    for text in (record, [5, *record], [*record, 5], [5, *record, 5]):
+        with pytest.raises(InputError, match="hold the tokens of 2 scored records of client-1, the first is record 7"):
+            invert(registry, told(*text))
+    invert(registry, told(*record[:-1]))
 
 
 def test_a_site_that_sees_no_activations_reads_nothing(registry: Registry) -> None:

@@ -157,6 +157,9 @@ def test_two_clients_hold_the_same_number_of_records() -> None:
         ("public/embedding", np.ones((3, 2), np.int64), "'public/embedding' has type int64; allowed: float32"),
         ("public/embedding", np.full((3, 2), np.inf, np.float32), "'public/embedding' holds values that are not fin"),
         ("public/embedding", np.ones((0, 2), np.float32), "nothing is in it"),
+        ("public/tokens", np.ones((3, 2), np.float32), "'public/tokens' has type float32; allowed: int64"),
+        ("public/tokens", np.full((3, 2), -2), "'public/tokens' holds -2; labels and tokens are 0 and above"),
+        ("public/activations", np.ones((3, 2), np.float32), r"has shape \[3, 2\]; it must be \[A, L, d\]"),
         ("public", np.ones((3, 2), np.float32), "array 'public' is not part of a transcript"),
         ("public/a/b", np.ones((3, 2), np.float32), "array 'public/a/b' is not part of a transcript"),
         ("activations/c/mask", np.full((2, 4), 2, np.uint8), "'activations/c/mask' holds 2; it may hold 0 and 1 only"),
@@ -165,6 +168,13 @@ def test_two_clients_hold_the_same_number_of_records() -> None:
 def test_public_arrays_and_masks_that_do_not_fit_are_refused(name: str, array: np.ndarray, said: str) -> None:
     with pytest.raises(InputError, match=said):
         Transcript({name: array})
+
+
+def test_public_texts_and_their_activations_are_of_one_size() -> None:
+    texts, made = np.zeros((3, 2), np.int64), np.zeros((3, 4, 5), np.float32)
+    Transcript({"public/tokens": texts, "public/activations": made[:, :2]})
+    with pytest.raises(InputError, match="'public/activations' has L public = 4 where 'public/tokens' has 2"):
+        Transcript({"public/tokens": texts, "public/activations": made})
 
 
 def test_public_arrays_have_their_own_sizes_and_are_seen_by_who_knows_the_base() -> None:

@@ -35,7 +35,8 @@ def test_adding_leaves_the_original_untouched(registry: Registry) -> None:
 
 def test_families_select_their_members(registry: Registry) -> None:
     assert registry.select("attacks", ["label"]) == ("label/oracle-lr", "label/spectral")
-    names = "fsha", "mlp", "nearest-token", "optimise", "ridge", "sdar", "sequence", "unsplit"
+    names = "affine-token", "fsha", "learned-token", "mlp", "nearest-token", "optimise", "rescaled-token", "ridge"
+    names += "sdar", "sequence", "unsplit"
     assert registry.select("attacks", ["inversion"]) == tuple(f"inversion/{name}" for name in names)
     assert registry.select("attacks", ["all"]) == registry.names("attacks")
 

@@ -118,7 +118,7 @@ def no_inputs(data: Data, scores: Arrays) -> None:
 
 def no_inputs_at_all(data: Data, scores: Arrays) -> None:
     no_inputs(data, scores)
-    del data["series"][ATTACK]
+    data["series"] = {name: line for name, line in data["series"].items() if not name.startswith("inversion/")}
     for name in [name for name in scores if SECRET in name]:
         del scores[name]
 
@@ -191,7 +191,7 @@ TAMPERED: Mapping[str, tuple[Edit, str]] = {
 
 
 FORGED: Mapping[str, tuple[Edit, str]] = {
-    "baseline": (on(ALL, half(BASELINE)), f"the baseline and the weights are not those of {ONE}"),
+    "baseline": (on(ALL, half(BASELINE)), f"{ALL}: the baseline and the weights are not those of"),
     "weights": (on(ANSWERS, put(SQUARES, 0.1)), "the baseline and the weights are not those of"),
     "index": (on(INDEX, lambda array: array + 1), f"{INDEX}: not every record once"),
     "for want of inputs": (want, f"{ATTACK}: planned by the manifest, but nothing is recorded of it"),

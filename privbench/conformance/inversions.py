@@ -19,7 +19,7 @@ from privbench.threat import ThreatModel, curious_server
 Make = Callable[[], Inversion]
 
 VICTIM = "client-1"
-VOCABULARY, WIDTH, RECORDS, LENGTH, QUESTIONS = 300, 24, 150, 30, 5
+VOCABULARY, WIDTH, RECORDS, LENGTH, QUESTIONS, TEXTS = 300, 24, 150, 30, 5, 60
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class TokenStand:
 
 
 def token_stand(seed: int, noise: float = 0.0, releases: int = 3, *, silent: bool = False) -> TokenStand:
-    """Draw a recording. noise: its standard deviation in units of an activation's; silent: only zeros are sent."""
+    """Draw a recording, with public texts of random tokens as rows of the table. noise: its standard deviation in units
+    of an activation's; silent: only zeros are sent.
+    """
     rng = np.random.default_rng(seed)
     table = rng.standard_normal((VOCABULARY, WIDTH)).astype(np.float32)
     options = rng.choice(VOCABULARY, (QUESTIONS, 3, 2), replace=False)
@@ -56,10 +58,13 @@ def token_stand(seed: int, noise: float = 0.0, releases: int = 3, *, silent: boo
         tokens[:, place : place + 2] = options[question, chosen]
         answers[:, place : place + 2] = question
     sent = table[tokens] + noise * rng.standard_normal((releases, RECORDS, LENGTH, WIDTH)).astype(np.float32)
+    texts = rng.integers(0, VOCABULARY, (TEXTS, LENGTH))
     arrays: dict[str, npt.NDArray[np.generic]] = {
         f"activations/{VICTIM}": np.zeros_like(sent) if silent else sent.astype(np.float32),
         f"activations/{VICTIM}/mask": np.ones((RECORDS, LENGTH), np.uint8),
         "public/embedding": table,
+        "public/tokens": texts,
+        "public/activations": table[texts],
     }
     return TokenStand(Transcript(arrays), Truth(tokens, answers), curious_server())
 

@@ -16,7 +16,10 @@ from privbench.report.words import ATTACK_NAMES, READ, most_read
 _ATTACKS = {
     "label/oracle-lr": ("#0072B2", "o"),
     "label/spectral": ("#D55E00", "s"),
+    "inversion/affine-token": ("#E69F00", "^"),
+    "inversion/learned-token": ("#0072B2", "s"),
     "inversion/nearest-token": ("#CC79A7", "D"),
+    "inversion/rescaled-token": ("#56B4E9", "v"),
 }
 _BOUNDS = {
     "bound g-composed": ("-", "g-composed"),

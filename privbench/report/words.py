@@ -10,7 +10,10 @@ from privbench.report import estimates, members
 from privbench.verdict import Verdict
 
 ATTACK_NAMES: Mapping[str, str] = {
+    "inversion/affine-token": "the affine-token attack",
+    "inversion/learned-token": "the learned inverter",
     "inversion/nearest-token": "the nearest-token attack",
+    "inversion/rescaled-token": "the rescaled-token attack",
     "label/oracle-lr": "the oracle likelihood ratio",
     "label/spectral": "the spectral attack",
     **estimates.NAMES,

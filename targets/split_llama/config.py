@@ -29,9 +29,10 @@ Schedule = Literal["round-robin", "parallel"]
 NO_YES = ("no", "yes")
 SHARES = ("even", "power", "one-large")
 
+_FROM_ZERO = ("k", "warmup", "steps", "public", "record", "shots")
 _PRETRAINED: Mapping[str, str] = {
     "train": "240", "validation": "40", "test": "100", "steps": "60", "batch": "4", "rate": "1e-3", "train_head": "no",
-    "record": "40", "record_as": "bfloat16", "shots": "2",
+    "public": "200", "record": "40", "record_as": "bfloat16", "shots": "2",
 }  # fmt: skip
 """What a model of a hundred million parameters and more starts from, which is slow here and knows its words already."""
 
@@ -54,6 +55,7 @@ class Tuning:
     train_head     whether the LM head is trained, or the base's
     prompting      yes: the untuned model's answers stand beside, without examples and with `shots` of them
     tabular        yes: FT-Transformer stands beside (extra: pip install privbench[tabular])
+    public         texts about invented respondents, from which a curious server learns to invert the public base
     record         respondents of the first client whose activations are recorded; 0 for all of them
     """
 
@@ -81,6 +83,7 @@ class Tuning:
     prompting: str = "yes"
     shots: int = 4
     tabular: str = "no"
+    public: int = 400
     record: int = 200
     record_as: str = "float32"
 
@@ -98,7 +101,7 @@ class Tuning:
             if getattr(self, name) not in values:
                 raise unknown(f"value of {name}", getattr(self, name), values)
         for f in fields(self):
-            value, lowest = getattr(self, f.name), 0 if f.name in ("k", "warmup", "steps", "record", "shots") else None
+            value, lowest = getattr(self, f.name), 0 if f.name in _FROM_ZERO else None
             if f.type != "str" and not (math.isfinite(value) and (value > 0 or value == lowest)):
                 raise InputError(f"{f.name} must be a positive number{' or 0' if lowest == 0 else ''}, got {value!r}.")
         _ = self.shares

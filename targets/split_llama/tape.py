@@ -20,6 +20,7 @@ from privbench.mechanism import Mechanism
 from privbench.recording import Secrets, Transcript
 from privbench.targets.split_llama.batches import PADDING
 from privbench.targets.split_llama.halves import Cut
+from privbench.targets.split_llama.public import PublicText
 from privbench.targets.split_llama.tokens import TEMPLATE, Encoded
 from privbench.tensors import RELEASE_TYPES, Spec
 
@@ -27,16 +28,17 @@ NONE = -1
 
 
 class Tape:
-    """activations/CLIENT [T, N, L, d] with its mask, and the public embedding table.
+    """activations/CLIENT [T, N, L, d] with its mask, and what is public: the embedding table, and where there are
+    texts, their tokens and what the base makes of them.
 
     sent: what the client puts in for each of its first N respondents (prompts, and answers where it holds the labels).
     """
 
     def __init__(
         self, client: str, sent: Sequence[Encoded], passes: int, table: Tensor, *, labels: bool, dtype: str,
-        folder: Path | None,
+        folder: Path | None, public: PublicText | None = None,
     ) -> None:  # fmt: skip
-        self._client, self._passes, self._table = client, passes, table
+        self._client, self._passes, self._table, self._public = client, passes, table, public
         rows = [item.prompt + item.label if labels else item.prompt for item in sent]
         questions = max(max(item.answers) for item in sent) + 1
         # The end of an answer is no answer.
@@ -52,6 +54,9 @@ class Tape:
             f"{self._name}/mask": (self._mask.dtype, self._mask.shape),
             "public/embedding": (self._type, tuple(table.shape)),
         }
+        if public is not None:
+            layout["public/tokens"] = (np.dtype(np.int64), public.shape[:2])
+            layout["public/activations"] = (self._type, public.shape)
         self._transcript = Growing(Transcript, layout, folder)
 
     @property
@@ -83,6 +88,10 @@ class Tape:
         """The recording, and the secrets behind it, once every pass has ended. mechanisms: what was done to it."""
         self._transcript.put(f"{self._name}/mask", self._mask)
         self._transcript.put("public/embedding", self._table.float().numpy().astype(self._type))
+        if self._public is not None:
+            self._transcript.put("public/tokens", _padded(self._public.texts, NONE))
+            for row, made in enumerate(self._public.activations()):
+                self._transcript.put("public/activations", made.astype(self._type), row)
         secrets = {f"inputs/{self._client}": self._tokens, f"inputs/{self._client}/answers": self._answers}
         described = {"mechanisms": [item.to_json() for item in mechanisms]} if mechanisms else {}
         return self._transcript.finish(described), Secrets(secrets)
@@ -96,8 +105,13 @@ def _padded(rows: Sequence[Sequence[int]], filler: int) -> npt.NDArray[np.int64]
     return table
 
 
-def disk_bytes(respondents: int, length: int, passes: int, shape: tuple[int, int], dtype: str) -> int:
-    """Of a recording, at most: activations of the longest samples, and the table [V, d]."""
+def disk_bytes(
+    respondents: int, length: int, passes: int, shape: tuple[int, int], dtype: str, public: tuple[int, int] = (0, 0)
+) -> int:
+    """Of a recording, at most: activations of the longest samples, the table [V, d], and of public texts [A, L] the
+    activations and 8 bytes a token.
+    """
     vocabulary, width = shape
     size: Any = RELEASE_TYPES[dtype].itemsize
-    return int(size * width * (passes * respondents * length + vocabulary))
+    texts = public[0] * public[1]
+    return int(size * width * (passes * respondents * length + vocabulary + texts) + 8 * texts)

@@ -15,6 +15,7 @@ import numpy as np
 
 from privbench.options import AuditOptions
 from privbench.registry import Registry
+from privbench.seeds import stream
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
 from privbench.threads import one_torch_thread
 from privbench.threat import Channel, ThreatModel, curious_server
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 CLIENT = "client-1"
 """Whose activations are recorded: every client's are alike."""
-_TYPICAL_LENGTH = 256
+_TYPICAL_LENGTH, _LONGEST_PUBLIC = 256, 512
 _FLOPS_PER_SECOND = 80e9
 """SmolLM2's step of 509 GFLOPs took 6.4 s on one core of the machine that made the reports."""
 
@@ -68,7 +69,10 @@ class SplitLlama(Target):
         held = max(round(tuning.train * parts(tuning.shares, tuning.clients)[WATCHED]), 1)
         passes = max(passes_of(tuning, WATCHED, held), 1)
         recorded = min(tuning.record or held, held)
-        return tape.disk_bytes(recorded, _TYPICAL_LENGTH, passes, (shape.vocabulary, shape.width), tuning.record_as)
+        table = (shape.vocabulary, shape.width)
+        return tape.disk_bytes(
+            recorded, _TYPICAL_LENGTH, passes, table, tuning.record_as, (tuning.public, _LONGEST_PUBLIC)
+        )
 
     def expected_seconds(self, config: SplitLlamaConfig) -> float:
         """By the closed form of a step's FLOPs at the speed seen on one core; a tiny model takes its time elsewhere."""
@@ -108,6 +112,7 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     from privbench.targets.split_llama import models, respondents
     from privbench.targets.split_llama.answering import answer, utilities
     from privbench.targets.split_llama.prompting import prompted
+    from privbench.targets.split_llama.public import PublicText, invented_texts
     from privbench.targets.split_llama.system import System
     from privbench.targets.split_llama.tape import Tape
     from privbench.targets.split_llama.tokens import Encoder, lost
@@ -133,9 +138,13 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
         others |= said_untuned
     watched = system.shards[0].samples
     table = base.model.model.embed_tokens.weight.detach()
+    public = None
+    if tuning.public:
+        texts = invented_texts(encoder, tuning.public, stream(config.seed, "public text"))
+        public = PublicText(texts, base.model, tuning.k)
     with Tape(
         CLIENT, watched[: tuning.record or len(watched)], system.passes, table,
-        labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder,
+        labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder, public=public,
     ) as tape:  # fmt: skip
         losses = system.tune(tape, rng, report)
         transcript, secrets = tape.finish(() if config.defense is None else [config.defense.mechanism(CLIENT, table)])

@@ -32,7 +32,7 @@ def recorded(
     """Token activations of a client over two releases, the public table, and what the client put in."""
     here = token_stand(0, 1.5, releases=2)
     sent: Arrays = {
-        name: np.asarray(array) if name.endswith("mask") else np.asarray(array).astype(RELEASE_TYPES[kind])
+        name: np.asarray(array) if name.endswith(("mask", "tokens")) else np.asarray(array).astype(RELEASE_TYPES[kind])
         for name, array in here.transcript.arrays.items()
     }
     hidden: Arrays = {f"inputs/{VICTIM}": here.truth.tokens, f"inputs/{VICTIM}/answers": here.truth.answers}
@@ -65,7 +65,7 @@ def test_a_curious_server_reads_what_was_put_in(registry: Registry, tmp_path: Pa
     assert one is not None
     assert two is not None
     assert 0.5 < one < two  # noise of 1.5 times the table's scale, averaged over two releases
-    others = [item for item in found.findings if item.attack != "inversion/nearest-token"]
+    others = [item for item in found.findings if not item.attack.endswith("-token")]
     assert {str(item.verdict) for item in others} == {"NOT_APPLICABLE"}
     assert {item.reason for item in others} == {
         "no record of this run carries a label coin",

@@ -1,0 +1,66 @@
+"""Learned token: an inverter that is trained on public text through the public base, and never on the victim's model.
+
+Behind trunk layers an activation is no row of the table any more, but still a function of its token and those before
+it. Anybody can learn that function's inverse on texts of his own: the base is public.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privbench.attack import AttackCard, Reconstruction, View
+from privbench.attacks.inversion.lookup import ACTIVATIONS, TOKENS, Sent, TokenInversion, table_of
+from privbench.threat import Channel, Knowledge
+
+
+@dataclass(frozen=True)
+class LearnedToken(TokenInversion):
+    """A linear inverter, or a recurrent one where that is not enough (`inverters.inverter`)."""
+
+    card: ClassVar[AttackCard] = AttackCard(
+        name="inversion/learned-token",
+        summary="an inverter, linear or a GRU, trained on public text through the public base alone",
+        paper="Song and Raghunathan 2020 (learned embedding inversion)",
+        deviates="reads every position as a row of the public table; each release in its own standard units",
+        channels=(Channel.ACTIVATIONS,),
+        knowledge=(Knowledge.BASE,),
+        cost="half a minute of training where a linear inverter is not enough; two products with the table per release",
+    )
+
+    def lacks(self, view: View) -> str | None:
+        """Beside the victim's activations and the table public texts [A, L] and their activations [A, L, d]."""
+        if (reason := super().lacks(view)) is not None:
+            return reason
+        if TOKENS not in view.arrays or ACTIVATIONS not in view.arrays:
+            return (
+                f"the transcript holds no public texts and what the public base makes of them ({TOKENS}, {ACTIVATIONS})"
+            )
+        made, width = view.arrays[ACTIVATIONS].shape, view.array(f"activations/{view.secret}").shape[3]
+        if len(made) != 3 or made[2] != width:
+            return f"the public activations are {list(made)}, the victim's are {width} wide"
+        most, rows = int(np.asarray(view.array(TOKENS)).max()), len(view.array("public/embedding"))
+        if most >= rows:
+            return f"the public texts hold token {most}, the public table has {rows} rows"
+        if made[0] < 5:
+            return f"{made[0]} public texts are too few to learn from and hold back: 5 or more are needed"
+        return None
+
+    def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
+        """Each release on its own, and the mean of what the inverter makes of all so far."""
+        from privbench.attacks.inversion.inverters import Pairs, inverter, standard
+
+        sent, table = Sent.of(view), table_of(view)
+        public = np.asarray(view.array(ACTIVATIONS)).astype(np.float32)
+        found = inverter(Pairs.of(np.asarray(view.array(TOKENS)), public, table), rng)
+        single, accumulated = [], []
+        total = np.zeros((int(sent.there.sum()), table.shape[1]), np.float32)
+        for t, now in enumerate(sent):
+            rows = found.rows(sent.padded(standard(now)))[sent.there]
+            total += rows
+            single.append(sent.tokens(self.nearest(rows, table, found.squares)))
+            mean = total / np.float32(t + 1)
+            accumulated.append(single[0] if t == 0 else sent.tokens(self.nearest(mean, table, found.squares)))
+        return Reconstruction(np.stack(single), np.stack(accumulated))
