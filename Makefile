@@ -35,9 +35,10 @@ REPORT := reports/prism-first-audit
 SWEEP := reports/prism-noise-sweep
 LLAMA := reports/split-llama
 MEMBERS := reports/membership-inversion
+TOKENS := reports/split-llama-inversion
 SURVEYS ?= ../shared/data
 reports: $(REPORT)/nominal/audit.json $(REPORT)/site/audit.json $(SWEEP)/sweep.json $(LLAMA)/README.md \
-         $(MEMBERS)/README.md
+         $(MEMBERS)/README.md $(TOKENS)/README.md
 
 $(REPORT)/nominal/audit.json: | $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps 0.5 --out $(@D) --exit-zero
@@ -54,6 +55,26 @@ $(MEMBERS)/sweep/sweep.json: | $(VENV)/.installed
 
 $(MEMBERS)/README.md: $(MEMBERS)/sweep/sweep.json $(MEMBERS)/page.py
 	$(BIN)/python $(MEMBERS)/page.py
+
+TOKEN_SWEEP := sweep --target split-llama --attacks inversion --set prompting=no --exit-zero
+$(TOKENS)/noise/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(TOKEN_SWEEP) --seeds 3 --defense none --defense activation-clip:clip=0.3 \
+	  --defense activation-gaussian:clip=1,noise=1 --defense activation-gaussian:clip=1,noise=2 \
+	  --defense activation-gaussian:clip=1,noise=4 --defense token-dchi:eps=200 --defense token-dchi:eps=50 --out $(@D)
+
+$(TOKENS)/depth/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(TOKEN_SWEEP) --seeds 3 --set k=0,1,2 --out $(@D)
+
+$(TOKENS)/surveys/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(TOKEN_SWEEP) --set record=100 \
+	  --data student-depression:$(SURVEYS)/student_depression/student_depression.csv \
+	  --data osmi:$(SURVEYS)/osmi/osmi_2014.csv,outcome=treatment \
+	  --data osmi:$(SURVEYS)/osmi/osmi_2016.csv,outcome=disorder \
+	  --data dass:$(SURVEYS)/dass42/dass42_items_demo_n5000.csv,outcome=depression \
+	  --data mental-health:$(SURVEYS)/mental_health/mental_health_dataset.zip,outcome=treatment --out $(@D)
+
+$(TOKENS)/README.md: $(TOKENS)/noise/sweep.json $(TOKENS)/depth/sweep.json $(TOKENS)/surveys/sweep.json $(TOKENS)/page.py
+	$(BIN)/python $(TOKENS)/page.py
 
 # The public surveys are not shipped; SURVEYS is the folder that holds them. A killed sweep goes on where it stopped.
 $(LLAMA)/learning/sweep.json: | $(VENV)/.installed-test

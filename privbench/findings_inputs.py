@@ -78,14 +78,14 @@ def _measured(finding: Finding, found: Recovered, inversions: Inversions) -> Fin
         baseline=found.baseline,
         controls={"positive": None, "negative": _shuffled(found)},
         verdict=Verdict.UNCOVERED,
-        reason=no_bound(inversions.mechanism),
+        reason=no_bound(inversions.mechanism, "tokens behind "),
     )
 
 
-def no_bound(mechanism: Mechanism | None) -> str:
+def no_bound(mechanism: Mechanism | None, what: str = "") -> str:
     """Why what is read from the activations is measured and not judged."""
     if mechanism is not None:
-        return f"no bound here speaks about the kind '{mechanism.kind}'"
+        return f"no bound here speaks about {what}the kind '{mechanism.kind}'"
     return "no noise or other mechanism is described at this cut, so that no bound speaks"
 
 

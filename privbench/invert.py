@@ -27,6 +27,8 @@ from privbench.target import Progress, TargetRun
 from privbench.tensors import Blocks
 from privbench.threat import ThreatModel
 
+SHOWN = 5
+"""Respondents whose answers are shown, where they are invented."""
 Key = tuple[int, str]
 """Number of releases, metric."""
 
@@ -44,8 +46,21 @@ class Inverted:
 
 
 @dataclass(frozen=True)
+class Spoken:
+    """A question, what a respondent answered, and what an attack read, in words."""
+
+    question: str
+    answer: str
+    read: str
+
+
+@dataclass(frozen=True)
 class Inversions:
-    """All inversions of one run. `victim`: whose inputs; scored [m]: record numbers."""
+    """All inversions of one run. `victim`: whose inputs; scored [m]: record numbers.
+
+    shown: the attack that read most answers from all releases, and examples what it read of the first records; None
+    and empty where records are real, or what tokens mean is not recorded.
+    """
 
     victim: str
     outcomes: Mapping[str, Inverted]
@@ -53,6 +68,8 @@ class Inversions:
     releases: int
     scored: Index
     mechanism: Mechanism | None
+    shown: str | None
+    examples: tuple[tuple[Spoken, ...], ...]
 
 
 def invert_all(
@@ -61,10 +78,12 @@ def invert_all(
     threats: Sequence[ThreatModel],
     run: TargetRun,
     seed: int,
+    invented: bool,
     progress: Progress,
 ) -> Inversions:
     """Every inversion under the weakest threat model that suffices for it, on the first party with recorded inputs.
 
+    invented: no record is a person's, so some may be shown.
     `InputError` where a public text, from which inversions learn, holds what a scored record put in.
     """
     victim = run.secrets.given[0]
@@ -73,6 +92,7 @@ def invert_all(
     scored = np.arange(len(truth.tokens))
     sent = run.transcript.arrays.get(f"activations/{victim}")
     releases = 1 if sent is None else len(sent)
+    read: dict[str, Index] = {}
 
     def tried(name: str, attack: Inversion, threat: ThreatModel) -> Inverted | NotApplicable:
         view = view_of(threat, run.transcript, secret=victim, moved=(), candidates=scored, hints=Hints.none())
@@ -80,10 +100,29 @@ def invert_all(
         if isinstance(found, NotApplicable):
             return found
         _require_shape(found, (releases, *truth.tokens.shape))
+        read[name] = found.accumulated[-1][:SHOWN]
         return _outcome(attack.card, threat, found, truth, stream(seed, f"{name} scored"))
 
     outcomes, refused = try_each(names, registry, threats, progress, tried)
-    return Inversions(victim, outcomes, refused, releases, scored, input_mechanism(run.mechanisms, victim))
+    best = max(read, key=lambda name: outcomes[name].found[releases, METRICS[1]].value, default=None)
+    examples = _examples(run, truth, read[best]) if invented and best is not None else ()
+    mechanism = input_mechanism(run.mechanisms, victim)
+    return Inversions(victim, outcomes, refused, releases, scored, mechanism, best if examples else None, examples)
+
+
+def _examples(run: TargetRun, truth: Truth, read: Index) -> tuple[tuple[Spoken, ...], ...]:
+    """The first respondents' answers and what was read of them, in words; empty where the recording has no words."""
+    asked = run.transcript.metadata.get("questions", {}).get(run.secrets.given[0], ())
+    words = run.transcript.metadata.get("vocabulary", ())
+    first = Truth(truth.tokens[: len(read)], truth.answers[: len(read)])
+    if len(asked) <= truth.answers.max() or len(words) <= max(truth.tokens.max(), read.max()):
+        return ()
+
+    def text(tokens: Sequence[int]) -> str:
+        return "".join(words[token] for token in tokens if token >= 0).strip()
+
+    pairs = zip(first.said(first.tokens), first.said(read), strict=True)
+    return tuple(tuple(Spoken(asked[q], text(said[q]), text(found[q])) for q in said) for said, found in pairs)
 
 
 def _require_disjoint(public: Blocks | None, tokens: Index, victim: str) -> None:

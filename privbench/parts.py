@@ -6,7 +6,7 @@ Which run holds which secret is the target's: a part looks for it among the runs
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from privbench.attack import Attack, AttackBase, AttackCard, Inversion
@@ -67,7 +67,7 @@ def attack(
         coins = attack_all(kinds[Attack], registry, threats, run, seed, association=association, progress=progress)
     run = holder(runs, lambda secrets: bool(secrets.given))
     if run is not None:
-        inputs = invert_all(kinds[Inversion], registry, threats, run, seed, progress)
+        inputs = invert_all(kinds[Inversion], registry, threats, run, seed, invented, progress)
     run = holder(runs, lambda secrets: secrets.asks_membership)
     if run is not None and kinds[MembershipAttack]:
         members = ask_all(kinds[MembershipAttack], registry, threats, run, seed, progress)
@@ -153,7 +153,7 @@ def describe_moves(coins: Attacked | None) -> dict[str, Any]:
 
 
 def describe_inputs(inputs: Inversions | None, secrets: Secrets) -> dict[str, Any] | None:
-    """The record's "inputs": whose, how many records, and over how many questions."""
+    """The record's "inputs": whose, how many records, over how many questions, and some invented persons' own."""
     if inputs is None:
         return None
     answers = secrets.array(f"inputs/{inputs.victim}/answers")
@@ -162,6 +162,8 @@ def describe_inputs(inputs: Inversions | None, secrets: Secrets) -> dict[str, An
         "records": len(answers),
         "questions": int(answers.max()) + 1,
         "releases": inputs.releases,
+        "shown": inputs.shown,
+        "examples": [[asdict(item) for item in person] for person in inputs.examples],
     }
 
 

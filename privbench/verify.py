@@ -181,8 +181,8 @@ def _inputs_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: 
             n = counted.get((over, metric), 0)
             found[over, metric] = Recovered(value, shuffled, base, squares, said["records"], n)
         outcomes[name] = Inverted(card, threat, found, scores[f"curve/{key}"])
-    mechanism = input_mechanism(mechanisms, victim)
-    return Inversions(victim, outcomes, refused, said["releases"], scores[f"index/{said['name']}"], mechanism)
+    index, mechanism = scores[f"index/{said['name']}"], input_mechanism(mechanisms, victim)
+    return Inversions(victim, outcomes, refused, said["releases"], index, mechanism, said.get("shown"), ())
 
 
 def _members_again(audit: Audit, scores: Scores, registry: Registry) -> Membership:

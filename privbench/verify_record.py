@@ -48,6 +48,7 @@ def contradictions(audit: Audit, scores: Scores, registry: Registry) -> Iterator
     yield from _manifest(parts)
     if parts.configured:
         yield from _target(parts, registry)
+    yield from _examples(parts)
     yield from _planned(audit, parts.given, registry)
     yield from _attacks(parts, scores, registry)
     yield from mechanisms(parts)
@@ -135,6 +136,14 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
     yield from differing("threats", [item["label"] for item in parts.audit.threats], labels)
     if held is not None:
         yield from _held(parts.audit, held, registry)
+
+
+def _examples(parts: Parts) -> Iterator[str]:
+    """Only of invented persons may a record say anything by itself."""
+    invented = parts.configured and str(parts.resolved["data"]).partition(":")[0] == "synthetic"
+    for part in ("inputs", "estimates"):
+        if not invented and (getattr(parts.audit, part) or {}).get("examples"):
+            yield f"{part}: examples of persons who are not invented"
 
 
 def _options(given: Mapping[str, Any]) -> AuditOptions:

@@ -42,7 +42,7 @@ def run_of(registry: Registry, **settings: str) -> TargetRun:
 
 
 def invert(registry: Registry, run: TargetRun, names: tuple[str, ...] = (NEAREST,), seed: int = 0) -> Inversions:
-    return invert_all(names, registry, (curious_server(),), run, seed, lambda stage, share: None)
+    return invert_all(names, registry, (curious_server(),), run, seed, False, lambda stage, share: None)
 
 
 def test_an_inversion_that_breaks_is_failed_and_the_rest_goes_on(registry: Registry) -> None:
@@ -177,7 +177,9 @@ def test_public_texts_that_hold_a_scored_record_are_refused(registry: Registry) 
 
 
 def test_a_site_that_sees_no_activations_reads_nothing(registry: Registry) -> None:
-    found = invert_all((NEAREST,), registry, (curious_site("A"),), run_of(registry), 0, lambda stage, share: None)
+    found = invert_all(
+        (NEAREST,), registry, (curious_site("A"),), run_of(registry), 0, False, lambda stage, share: None
+    )
     (_, _, why) = found.refused[NEAREST]
     assert why.reason == "needs the channel activations, which curious site A does not see"
 

@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any
 
 from privbench.record import Audit
-from privbench.report import detail, estimates, families, notes, setting, utility, words
+from privbench.report import answers, detail, estimates, families, notes, setting, utility, words
 from privbench.report.figure import leakage_over_releases
 
 
@@ -20,6 +20,8 @@ def html(audit: Audit) -> str:
     return page(
         "page.html.j2",
         figure,
+        answers=answers.respondents(audit),
+        answers_title=answers.TITLE,
         audit=audit,
         detail=detail,
         estimates=estimates,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privbench.record import Audit
-from privbench.report import detail, families, notes, setting, utility, words
+from privbench.report import answers, detail, families, notes, setting, utility, words
 from privbench.report.words import number
 
 
@@ -14,6 +14,7 @@ def markdown(audit: Audit) -> str:
     for note in (notes.locality_note(audit), notes.claim_note(audit)):
         if note:
             lines += [note, ""]
+    lines += _respondents(audit)
     lines += ["## Threat model", ""]
     lines += [f"- {threat['label']}: {threat['description']}." for threat in audit.threats]
     for said in notes.secret_notes(audit):
@@ -84,6 +85,19 @@ def markdown(audit: Audit) -> str:
     lines += [f"- {words.MARKS[verdict]} {verdict}: {words.MEANINGS[verdict]}." for verdict in used]
     lines += ["", f"Record {audit.cell[:16]}, privbench {audit.manifest['privbench']}.", ""]
     return "\n".join(lines)
+
+
+def _respondents(audit: Audit) -> list[str]:
+    """Invented respondents' answers, and what was read of them."""
+    shown = answers.respondents(audit)
+    if shown is None:
+        return []
+    head = ("question", *(f"person {number + 1}" for number in range(shown.people)))
+    body = [
+        (question, *("" if cell is None else f"{cell.mark} {cell.text}" for cell in cells))
+        for question, cells in shown.rows
+    ]
+    return [f"## {answers.TITLE}", "", shown.caption, "", *_table((head, *body)), ""]
 
 
 def _compared(audit: Audit) -> list[str]:

@@ -31,6 +31,11 @@ def best(audit: Audit) -> Finding | None:
     return max(found, key=lambda item: item.value or 0.0, default=None)
 
 
+def attacks(audit: Audit) -> int:
+    """How many attacks gave an AUC."""
+    return sum(about_members(item) and item.metric == "auc" and item.value is not None for item in audit.findings)
+
+
 def note(audit: Audit, records: str) -> str | None:
     """Who may be a member, by which coin, and what the adversary was told. records: what they are called here."""
     asked = audit.members

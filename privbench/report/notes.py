@@ -50,9 +50,31 @@ def interval_notes(audit: Audit) -> tuple[str, ...]:
 
 def no_epsilon(audit: Audit) -> str:
     """What the absence of every epsilon means."""
+    said = [_at_the_cut(item) for item in audit.mechanisms if item["channel"] == "activations"]
+    if said:
+        return f"None over the whole run. {' '.join(said)}"
     if any(item["sigma"] for item in audit.mechanisms):
         return "None: this run adds noise, and nobody says what it promises."
     return "None: this run adds no noise, and nothing is promised."
+
+
+def _at_the_cut(item: Mapping[str, Any]) -> str:
+    """What is done to activations, in their own units, and what that promises of one release."""
+    who, clip, eps = item["party"], item["clip"], item["eps"]
+    if item["kind"] == "d-chi":
+        return (
+            f"{who} replaces every token before it is embedded: two tokens whose public rows are x apart are "
+            f"{eps:.3g} x-indistinguishable in one release (d-privacy); releases add up."
+        )
+    clipped = "" if clip is None else f" is clipped to a norm of {clip:.3g}"
+    sigma = next(iter(item["sigma"].values()), 0.0)
+    if item["kind"] != "gaussian" or not sigma:
+        return f"Each activation of {who}{clipped or ' leaves as it is'}; that promises nothing."
+    noised = f"Each activation of {who}{clipped and f'{clipped} and'} has Gaussian noise of {sigma:.3g} on every number"
+    if clip is None:
+        return f"{noised}; without a clip that promises nothing."
+    mu = 2 * clip / sigma
+    return f"{noised}: in one release it is {mu:.3g}-GDP in what it was computed from; releases and activations add up."
 
 
 def locality_note(audit: Audit) -> str | None:

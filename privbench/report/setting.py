@@ -34,6 +34,8 @@ def _system(resolved: Mapping[str, Any]) -> Iterator[str]:
         yield f"model {resolved['model']}"
     if isinstance(tuning, Mapping):
         yield f"{tuning['k']} layers at the client, labels at the {tuning['labels']}"
+    if "model" in resolved and resolved["defense"] != "none":
+        yield f"defence {resolved['defense']}"
 
 
 def _sizes(audit: Audit) -> Iterator[str]:

@@ -167,7 +167,9 @@ def headline(audit: Audit) -> str:
         )
     leak = _leak(audit)
     if not judged:
-        return f"UNCOVERED: {leak}, and no bound speaks about this mechanism."
+        shown = any(finding.bound for finding in audit.findings)
+        tail = "bounds are shown beside it and none is judged" if shown else "no bound speaks about this mechanism"
+        return f"UNCOVERED: {leak}, and {tail}."
     count = {verdict: sum(finding.verdict == verdict for finding in judged) for verdict in Verdict}
     if count[Verdict.WITHIN] == 0:
         return f"NOT JUDGED: {leak}; none of {len(judged)} checks could be decided ({_tally(count)})."
@@ -184,18 +186,31 @@ def _leak(audit: Audit) -> str:
         said.append(f"up to {value} of the label coins were guessed right by {_whom(most)} (chance: .5)")
     read = most_read(audit)
     if read is not None and read.value is not None:
-        said.append(
-            f"{number(read.value)} of the respondents' answer tokens were read by {_whom(read)} (one reply for "
-            f"everybody: at most {number(read.baseline or 0.0)})"
-        )
+        said.append(_read(read, read.value))
     known = estimates.best(audit)
     if known is not None and known.value is not None:
         said.append(_known(known, known.value))
     member = members.best(audit)
     if member is not None and member.value is not None:
-        area = number(member.value)
-        said.append(f"members were told from others with AUC up to {area} by {_whom(member)} (chance: .5)")
+        said.append(_told(member, member.value, members.attacks(audit)))
     return "; ".join(said) or "nothing was measured"
+
+
+def _read(finding: Finding, value: float) -> str:
+    """Tokens of answers; an attack that reads no more than one reply for everybody has read nothing."""
+    reply = number(finding.baseline or 0.0)
+    if (finding.low or 0.0) <= (finding.baseline or 0.0):
+        return f"no attack of {_whom(finding)} read more answer tokens than one reply for everybody (at most {reply})"
+    beside = f"(one reply for everybody: at most {reply})"
+    return f"{number(value)} of the respondents' answer tokens were read by {_whom(finding)} {beside}"
+
+
+def _told(finding: Finding, value: float, attacks: int) -> str:
+    """Members from others: the best of several attacks lies above chance by luck, too, and its interval says so."""
+    area = f"AUC {number(value)} {interval(finding.low, finding.high)}, the best of {attacks}"
+    if (finding.low or 0.0) <= 0.5:
+        return f"no attack told members from others (chance .5: {area})"
+    return f"members were told from others by {_whom(finding)} (chance .5: {area}, each with its own error)"
 
 
 def _known(finding: Finding, value: float) -> str:

@@ -147,7 +147,7 @@ class SplitLlamaConfig:
             "model": self.model.partition(":")[0],
             "tuning": asdict(self.tuning),
             "defense": self.defense_spec,
-            "eps": "inf",
+            "eps": "inf" if self.defense is None else None,
         }
 
 
@@ -163,6 +163,8 @@ def resolve(options: AuditOptions, registry: Registry) -> SplitLlamaConfig:
             "split-llama's defences have sizes of their own, in units of the public table: leave --eps, --sigma and "
             "--noise-multiplier out, and give for example --defense activation-gaussian:clip=1,noise=1."
         )
+    if options.eps is not None and options.defenses not in ((), ("none",)):
+        raise InputError("--eps inf says that nothing is promised; with a --defense leave it out.")
     if len(options.defenses) > 1:
         raise InputError(f"split-llama takes one --defense, got {len(options.defenses)}.")
     if options.party not in (None, "server"):

@@ -6,7 +6,7 @@ recording, which is a file where the run has a folder. The last pass, when the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +16,6 @@ import numpy.typing as npt
 from torch import Tensor
 
 from privbench.growing import Growing
-from privbench.mechanism import Mechanism
 from privbench.recording import Secrets, Transcript
 from privbench.targets.split_llama.batches import PADDING
 from privbench.targets.split_llama.halves import Cut
@@ -84,8 +83,8 @@ class Tape:
         if number < self._passes:
             self._transcript.put(self._name, self._now.astype(self._type), number)
 
-    def finish(self, mechanisms: Sequence[Mechanism] = ()) -> tuple[Transcript, Secrets]:
-        """The recording, and the secrets behind it, once every pass has ended. mechanisms: what was done to it."""
+    def finish(self, metadata: Mapping[str, Any] | None = None) -> tuple[Transcript, Secrets]:
+        """The recording with this metadata, and the secrets behind it, once every pass has ended."""
         self._transcript.put(f"{self._name}/mask", self._mask)
         self._transcript.put("public/embedding", self._table.float().numpy().astype(self._type))
         if self._public is not None:
@@ -93,8 +92,7 @@ class Tape:
             for row, made in enumerate(self._public.activations()):
                 self._transcript.put("public/activations", made.astype(self._type), row)
         secrets = {f"inputs/{self._client}": self._tokens, f"inputs/{self._client}/answers": self._answers}
-        described = {"mechanisms": [item.to_json() for item in mechanisms]} if mechanisms else {}
-        return self._transcript.finish(described), Secrets(secrets)
+        return self._transcript.finish(metadata or {}), Secrets(secrets)
 
 
 def _padded(rows: Sequence[Sequence[int]], filler: int) -> npt.NDArray[np.int64]:

@@ -21,7 +21,10 @@ from privbench.threads import one_torch_thread
 from privbench.threat import Channel, ThreatModel, curious_server
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from privbench.targets.split_llama.config import SplitLlamaConfig
+    from privbench.targets.split_llama.tokens import Encoder
 
 CLIENT = "client-1"
 """Whose activations are recorded: every client's are alike."""
@@ -123,7 +126,9 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     outcome, splits = people.outcome, people.splits
     base = models.load(config.model)
     encoder, options = Encoder(base.tokenizer, base.context), outcome.question.answers
-    encoded = encoder.encode_all(samples(splits.train, outcome), options)
+    told = tuple(samples(splits.train, outcome))
+    encoded = encoder.encode_all(told, options)
+    asked = [*(question for question, _, _ in told[0].features), told[0].question]
     order = rng.permutation(len(encoded))  # a file may be sorted: the first respondents are recorded
     train = tuple(encoded[int(i)] for i in order)
     test = encoder.encode_all(samples(splits.test, outcome), options)
@@ -147,7 +152,7 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
         labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder, public=public,
     ) as tape:  # fmt: skip
         losses = system.tune(tape, rng, report)
-        transcript, secrets = tape.finish(() if config.defense is None else [config.defense.mechanism(CLIENT, table)])
+        transcript, secrets = tape.finish(_metadata(config, table, encoder, asked))
     said = answer(
         system.clients[0], system.server, [item.prompt for item in test], options, encoder,
         partial(report, "audited: answering the test respondents"),
@@ -162,6 +167,19 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
         people.fingerprint,
         notes=(*people.notes, *_cut_short(*lost([*train, *test]), len(train) + len(test), base.context), *untold),
     )
+
+
+def _metadata(config: SplitLlamaConfig, table: Tensor, encoder: Encoder, asked: Sequence[str]) -> dict[str, Any]:
+    """What was done to the activations, and of invented respondents what questions and tokens say."""
+    from privbench.targets.split_llama.config import invented
+
+    found: dict[str, Any] = {}
+    if config.defense is not None:
+        found["mechanisms"] = [config.defense.mechanism(CLIENT, table).to_json()]
+    if invented(config.data):
+        found["questions"] = {CLIENT: [question.strip().rstrip(":") for question in asked]}
+        found["vocabulary"] = encoder.vocabulary(len(table))
+    return found
 
 
 def _cut_short(count: int, most: int, total: int, context: int) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ from privbench.report.html import html
 from privbench.report.markdown import markdown
 from privbench.runner import AuditResult
 
+NEAREST = "inversion/nearest-token"
+
 
 def flat(text: str) -> str:
     return re.sub(r"\s+", " ", text)
@@ -91,10 +93,13 @@ def test_a_reason_is_said_again_only_where_it_is_another() -> None:
 def test_answers_are_told_from_one_release_and_from_all(surveyed: Mapping[str, AuditResult]) -> None:
     record = surveyed["inputs"].audit
     head, *body = table(record)
-    assert [row[1] for row in body] == ["one release", "all 2 releases"]
+    read = len({item.attack for item in record.findings if item.metric == "token-accuracy" and item.value is not None})
+    assert [row[1] for row in body] == ["one release", "all 2 releases"] * read
+    body = [row for row in body if row[0] == "nearest-token attack"]
     for row, count in zip(body, (1, 2), strict=True):
         tokens, answers = (
-            next(f for f in record.findings if (f.metric, f.releases) == (metric, count)) for metric in words.READ
+            next(f for f in record.findings if (f.attack, f.metric, f.releases) == (NEAREST, metric, count))
+            for metric in words.READ
         )
         base = [words.number(item.baseline or 0.0) for item in (tokens, answers)]
         assert row[2:6] == (words.measured(tokens), base[0], words.measured(answers), base[1])

@@ -67,8 +67,9 @@ def test_pages_say_why_nothing_is_judged_once_and_first(inputs: Audit) -> None:
 def test_a_described_mechanism_is_named_and_no_bound_speaks_about_it() -> None:
     audit = run_audit(AuditOptions("surveyed", settings={"described": "1"}), surveys.registry()).audit
     reasons = {item.reason for item in audit.findings if item.attack == ATTACK}
-    assert reasons == {"no bound here speaks about the kind 'gaussian'"}
-    assert "this run adds noise, and nobody says what it promises" in markdown(audit)
+    assert reasons == {"no bound here speaks about tokens behind the kind 'gaussian'"}
+    assert "has Gaussian noise of" in markdown(audit)
+    assert "-GDP in what it was computed from" in markdown(audit)
     assert "adds no noise" not in markdown(audit)
 
 

@@ -58,7 +58,8 @@ def test_a_curious_server_reads_what_was_put_in(registry: Registry, tmp_path: Pa
     found = audit(recorded(tmp_path / "files", kind=kind), registry)
     assert [threat["label"] for threat in found.threats] == ["curious server"]
     assert found.secret is None
-    assert found.inputs == {"name": f"input/{VICTIM}", "records": 150, "questions": 5, "releases": 2}
+    said = {"name": f"input/{VICTIM}", "records": 150, "questions": 5, "releases": 2}
+    assert found.inputs == {**said, "shown": None, "examples": []}  # nobody knows whose they are
     read_of = {item.id: item for item in found.findings if item.attack == "inversion/nearest-token"}
     assert {str(item.verdict) for item in read_of.values()} == {"UNCOVERED"}
     one, two = (read_of[f"inversion/nearest-token/input/{VICTIM}/{t}/token-accuracy/none"].value for t in (1, 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -97,6 +98,7 @@ def test_settings_that_are_refused(llama: str, settings: Mapping[str, str], mess
         ({"noise_multiplier": 2.0}, "have sizes of their own"),
         ({"defenses": ("gaussian",)}, "defence gaussian acts on gradients, which target split-llama has no place for"),
         ({"defenses": ("none", "token-dchi")}, "split-llama takes one --defense, got 2"),
+        ({"defenses": ("token-dchi",), "eps": math.inf}, "--eps inf says that nothing is promised; with a --defense"),
         ({"party": "sever"}, "unknown party 'sever'; did you mean server"),
         ({"data": "sythetic"}, "unknown data of target split-llama 'sythetic'; did you mean synthetic"),
         ({"data": "synthetic:campsu"}, "unknown synthetic survey 'campsu'; did you mean campus"),
@@ -299,7 +301,10 @@ def test_an_audit_by_the_command_line(audited: tuple[Done, Path], command_line: 
     ):
         assert text in (out / "audit.md").read_text(encoding="utf-8")
     record = read(out)
-    assert record.inputs == {"name": f"input/{CLIENT}", "records": 12, "questions": 14, "releases": 2}
+    said = dict(record.inputs or {})
+    assert len(said.pop("examples")) == 5
+    assert said.pop("shown").startswith("inversion/")
+    assert said == {"name": f"input/{CLIENT}", "records": 12, "questions": 14, "releases": 2}
     values = {item.id: item.value for item in record.findings}
     assert values[f"inversion/nearest-token/input/{CLIENT}/1/answer-accuracy/none"] > 0.95
     assert command_line("verify", str(out)).returncode == 0
