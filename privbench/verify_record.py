@@ -35,6 +35,8 @@ from privbench.verify_estimates import cut_and_mechanism
 from privbench.verify_parts import Parts, positive
 from privbench.verify_scores import Scores, attacks_of
 
+LEARNED, LEAST_TEXTS = "inversion/learned-token", 5
+"""The attack that learns from public texts, and how many it needs: some to learn from and one to hold back."""
 _GIVEN = ("party", "eps", "eps_for", "delta", "noise_multiplier", "sigma")
 """Options that a target's configuration repeats under the same name."""
 
@@ -225,7 +227,7 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
             if getattr(audit, _PARTS[kind]) is not None:
                 yield f"{name}: NOT_APPLICABLE for want of a secret that the record holds"
             continue
-        few = _few_references(audit, findings) or _few_known(audit, findings)
+        few = _few_references(audit, findings) or _few_known(audit, findings) or _few_texts(parts, name)
         built_in = parts.own and parts.configured and name in BUILT_IN["attacks"] and not few
         if able is not None and (built_in or (name == ORACLE and _oracle_was_read(audit))):
             yield f"{name}: NOT_APPLICABLE, though {threat} has all that it needs"
@@ -234,6 +236,11 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
 def _few_references(audit: Audit, findings: Sequence[Finding]) -> bool:
     """Whether an attack on membership may lack reference models: fewer than two on either side of every record."""
     return findings[0].secret == MEMBER and audit.members is not None and audit.members["references"] < 4
+
+
+def _few_texts(parts: Parts, name: str) -> bool:
+    """Whether the inverter that learns from public texts may have had too few."""
+    return name == LEARNED and int(parts.settings.get("public", 0)) < LEAST_TEXTS
 
 
 def _few_known(audit: Audit, findings: Sequence[Finding]) -> bool:

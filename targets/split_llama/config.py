@@ -52,6 +52,7 @@ class Tuning:
     rate           of the server and the LM head; the clients' is client_rate times it; warm-up steps, then linear
                    decay to 0
     clip           gradient norm at which each half clips its own step
+    tuned          no: the first client sends its respondents once, before any training, and no answer is asked for
     train_head     whether the LM head is trained, or the base's
     prompting      yes: the untuned model's answers stand beside, without examples and with `shots` of them
     tabular        yes: FT-Transformer stands beside (extra: pip install privbench[tabular])
@@ -79,6 +80,7 @@ class Tuning:
     client_rate: float = 0.1
     warmup: int = 20
     clip: float = 1.0
+    tuned: str = "yes"
     train_head: str = "yes"
     prompting: str = "yes"
     shots: int = 4
@@ -93,6 +95,7 @@ class Tuning:
             "schedule": get_args(Schedule),
             "labels": get_args(Placement),
             "train_head": NO_YES,
+            "tuned": NO_YES,
             "prompting": NO_YES,
             "tabular": NO_YES,
             "record_as": tuple(RELEASE_TYPES),

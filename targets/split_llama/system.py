@@ -17,7 +17,7 @@ from privbench.targets.split_llama.config import Tuning
 from privbench.targets.split_llama.halves import Client, Cut, Server, split
 from privbench.targets.split_llama.tape import Tape
 from privbench.targets.split_llama.tokens import Encoded
-from privbench.targets.split_llama.tune import Shard, tune, whole_passes
+from privbench.targets.split_llama.tune import Shard, batch_of, tune, whole_passes
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -54,7 +54,7 @@ class System:
         shards = tuple(
             Shard(tuple(train[int(i)] for i in np.flatnonzero(holder == number))) for number in range(tuning.clients)
         )
-        passes = whole_passes(tuning, WATCHED, len(shards[WATCHED].samples))
+        passes = whole_passes(tuning, WATCHED, len(shards[WATCHED].samples)) if tuning.tuned == "yes" else 1
         client, server = split(
             model,
             torch.Generator().manual_seed(int(rng.integers(2**63))),
@@ -74,6 +74,17 @@ class System:
             for each, own in zip(clients, rng.spawn(len(clients)), strict=True):
                 each.guard = Guard(defense, table, torch.Generator().manual_seed(int(own.integers(2**63))))
         return cls(clients, server, shards, tuning, passes)
+
+    def send(self, tape: Tape, report: Callable[[str, float], None]) -> None:
+        """What the watched client sends before any training, recorded as one pass."""
+        held, size = self.shards[WATCHED].samples, self.tuning.batch
+        count = min(self.tuning.record or len(held), len(held))
+        for start in range(0, count, size):
+            rows = range(start, min(start + size, count))
+            with torch.inference_mode():
+                tape.release(rows, self.clients[WATCHED](batch_of([held[row] for row in rows])))
+            report(f"audited: {rows[-1] + 1} of {count} respondents sent", rows[-1] / count)
+        tape.end_pass(0)
 
     def tune(self, tape: Tape, rng: np.random.Generator, report: Callable[[str, float], None]) -> tuple[float, ...]:
         """Tune in place, recording what the watched client sends; the loss of every step."""

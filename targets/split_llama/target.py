@@ -135,10 +135,10 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     system = System.build(base.model, train, splits.client[order], tuning, rng, config.defense)
     others: dict[str, Sequence[str]] = {"logistic regression": tabular.logistic_regression(splits)}
     untold: tuple[str, ...] = ()
-    if tuning.tabular == "yes":
+    if tuning.tabular == "yes" and tuning.tuned == "yes":
         report("audited: FT-Transformer", 0.0)
         others["FT-Transformer"] = tabular.ft_transformer(splits, config.seed)
-    if tuning.prompting == "yes":
+    if tuning.prompting == "yes" and tuning.tuned == "yes":
         said_untuned, untold = prompted(base.model, encoder, options, train, test, tuning.shots, rng, report)
         others |= said_untuned
     watched = system.shards[0].samples
@@ -151,8 +151,14 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
         CLIENT, watched[: tuning.record or len(watched)], system.passes, table,
         labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder, public=public,
     ) as tape:  # fmt: skip
-        losses = system.tune(tape, rng, report)
+        if tuning.tuned == "yes":
+            losses = system.tune(tape, rng, report)
+        else:
+            system.send(tape, report)
         transcript, secrets = tape.finish(_metadata(config, table, encoder, asked))
+    notes = (*people.notes, *_cut_short(*lost([*train, *test]), len(train) + len(test), base.context), *untold)
+    if tuning.tuned == "no":
+        return TargetRun(transcript, None, secrets, (), {}, people.fingerprint, notes=notes)
     said = answer(
         system.clients[0], system.server, [item.prompt for item in test], options, encoder,
         partial(report, "audited: answering the test respondents"),
@@ -165,7 +171,7 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
         utilities(outcome, truth, said, tabular.majority(splits), others, rng),
         {"loss": losses},
         people.fingerprint,
-        notes=(*people.notes, *_cut_short(*lost([*train, *test]), len(train) + len(test), base.context), *untold),
+        notes=notes,
     )
 
 

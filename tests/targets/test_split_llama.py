@@ -450,3 +450,32 @@ def test_a_context_for_not_one_answer_is_one_line(command_line: CommandLine, tmp
     model = f"path:{save_llama(tmp_path / 'model', context=120)}"
     done = command_line(*arguments(model, "--out", str(tmp_path / "out")))
     refused(done, tmp_path, "a context of 120 tokens cannot hold the header")
+
+
+def test_untuned_is_what_the_public_base_would_send(llama: str) -> None:
+    """Of so many respondents, once, as they are embedded: rows of the public table, and nothing is answered."""
+    run = ran(llama, tuned="no", record="7", record_as="float32")
+    sent = np.asarray(run.transcript.array(f"activations/{CLIENT}"))
+    there = run.transcript.array(f"activations/{CLIENT}/mask") == 1
+    tokens = run.secrets.array(f"inputs/{CLIENT}")
+    table = np.asarray(run.transcript.array("public/embedding"))
+    assert sent.shape[:2] == (1, 7)
+    assert np.array_equal(sent[0][there], table[tokens[there]])
+    assert (run.utility, dict(run.diagnostics)) == ((), {})
+
+
+def test_an_untuned_system_is_audited(llama: str, command_line: CommandLine, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "tuned": "no", "public": "0", "record": "7"}
+    chosen = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    out = str(tmp_path / "untuned")
+    done = command_line("audit", "--target", "split-llama", "--model", llama, *chosen, "--out", out, "--exit-zero")
+    assert done.returncode == 0, done.stderr
+    record = read(Path(out))
+    (read_of,) = (
+        item.value
+        for item in record.findings
+        if (item.attack, item.metric) == ("inversion/nearest-token", "answer-accuracy")
+    )
+    assert read_of == 1.0
+    assert record.utility == []
+    assert command_line("verify", out).returncode == 0
