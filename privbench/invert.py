@@ -113,13 +113,14 @@ def invert_all(
 def _examples(run: TargetRun, truth: Truth, read: Index) -> tuple[tuple[Spoken, ...], ...]:
     """The first respondents' answers and what was read of them, in words; empty where the recording has no words."""
     asked = run.transcript.metadata.get("questions", {}).get(run.secrets.given[0], ())
-    words = run.transcript.metadata.get("vocabulary", ())
+    words = run.transcript.arrays.get("public/vocabulary", ())
     first = Truth(truth.tokens[: len(read)], truth.answers[: len(read)])
     if len(asked) <= truth.answers.max() or len(words) <= max(truth.tokens.max(), read.max()):
         return ()
 
     def text(tokens: Sequence[int]) -> str:
-        return "".join(words[token] for token in tokens if token >= 0).strip()
+        said = b"".join(bytes(np.asarray(words[token])).rstrip(b"\0") for token in tokens if token >= 0)
+        return said.decode("utf-8", errors="replace").strip()
 
     pairs = zip(first.said(first.tokens), first.said(read), strict=True)
     return tuple(tuple(Spoken(asked[q], text(said[q]), text(found[q])) for q in said) for said, found in pairs)

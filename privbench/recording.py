@@ -112,12 +112,12 @@ class Transcript(Recording):
     """What parties exchanged. gradients/SITE [T, N, d] releases, gradients/SITE/seen uint8 [T, N]; where each task's
     release is sent apart, gradients/SITE/TASK.
 
-    Metadata: "mechanisms" and "claims", lists of JSON objects; "features" per site; of token inputs the "questions" per
-    party and the public "vocabulary", the text of each token. All optional.
+    Metadata: "mechanisms" and "claims", lists of JSON objects; "features" per site; of token inputs "questions" per
+    party. All optional.
     """
 
     kind: ClassVar[Kind] = "transcript"
-    keys: ClassVar[tuple[str, ...]] = ("mechanisms", "claims", "features", "questions", "vocabulary")
+    keys: ClassVar[tuple[str, ...]] = ("mechanisms", "claims", "features", "questions")
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,13 @@ def read(folder: Path, name: Callable[[Audit], str]) -> Groups:
     for cell in sorted((folder / "cells").iterdir()):
         audit = record.read(cell)
         found.setdefault(name(audit), []).append(audit)
-    return found
+    return dict(sorted(found.items(), key=lambda item: (item[0] != "none", _natural(item[0]))))
+
+
+def _natural(text: str) -> list[tuple[float, str]]:
+    """Numbers within a name by their size."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return [(float(part), "") if number % 2 else (0.0, part) for number, part in enumerate(parts)]
 
 
 def defence(audit: Audit) -> str:
@@ -77,6 +84,12 @@ def useful(audits: Sequence[Audit]) -> str:
     return f"{mean([row['value'] for row in rows])}, most frequent {mean([row['baseline'] for row in rows])}"
 
 
+def gains(audits: Sequence[Audit]) -> bool:
+    """Whether the tuned model is better than the most frequent answer, by Student's t over seeds."""
+    over = over_seeds([item["gain"] for audit in audits for item in audit.utility if item["metric"] == "accuracy"])
+    return not isinstance(over, Undefined) and over.low > 0
+
+
 def table(groups: Groups, what: str, metric: str, last: bool) -> Iterator[str]:
     attacks = " | ".join(short_name(f"inversion/{name}") for name in ATTACKS)
     yield f"| {what} | {attacks} | one reply for all | accuracy |"
@@ -122,6 +135,11 @@ def opening(noise: Groups, depths: Groups, surveys: Groups) -> Iterator[str]:
     yield f"- Layers at the client: {deep}."
     kept = ", ".join(f"{number(best(audits, True))} with `{name}`" for name, audits in noise.items() if name != "none")
     yield f"- Defences: {kept}."
+    both = [f"`{name}`" for name, audits in noise.items() if best(audits, True) < HALF and gains(audits)]
+    yield (
+        f"- Hide half of the answers from all passes and keep an accuracy above the most frequent answer's: "
+        f"{', '.join(both) or 'none of these defences'}."
+    )
 
 
 def page(folder: Path) -> str:

@@ -28,16 +28,17 @@ NONE = -1
 
 class Tape:
     """activations/CLIENT [T, N, L, d] with its mask, and what is public: the embedding table, and where there are
-    texts, their tokens and what the base makes of them.
+    texts, their tokens and what the base makes of them. words: of each token its text.
 
     sent: what the client puts in for each of its first N respondents (prompts, and answers where it holds the labels).
     """
 
     def __init__(
-        self, client: str, sent: Sequence[Encoded], passes: int, table: Tensor, *, labels: bool, dtype: str,
-        folder: Path | None, public: PublicText | None = None,
+        self, client: str, sent: Sequence[Encoded], passes: int, table: Tensor, words: Sequence[bytes] | None = None,
+        *, labels: bool, dtype: str, folder: Path | None, public: PublicText | None = None,
     ) -> None:  # fmt: skip
         self._client, self._passes, self._table, self._public = client, passes, table, public
+        self._words = None if words is None else _spelled(words)
         rows = [item.prompt + item.label if labels else item.prompt for item in sent]
         questions = max(max(item.answers) for item in sent) + 1
         # The end of an answer is no answer.
@@ -53,6 +54,8 @@ class Tape:
             f"{self._name}/mask": (self._mask.dtype, self._mask.shape),
             "public/embedding": (self._type, tuple(table.shape)),
         }
+        if self._words is not None:
+            layout["public/vocabulary"] = (self._words.dtype, self._words.shape)
         if public is not None:
             layout["public/tokens"] = (np.dtype(np.int64), public.shape[:2])
             layout["public/activations"] = (self._type, public.shape)
@@ -87,12 +90,22 @@ class Tape:
         """The recording with this metadata, and the secrets behind it, once every pass has ended."""
         self._transcript.put(f"{self._name}/mask", self._mask)
         self._transcript.put("public/embedding", self._table.float().numpy().astype(self._type))
+        if self._words is not None:
+            self._transcript.put("public/vocabulary", self._words)
         if self._public is not None:
             self._transcript.put("public/tokens", _padded(self._public.texts, NONE))
             for row, made in enumerate(self._public.activations()):
                 self._transcript.put("public/activations", made.astype(self._type), row)
         secrets = {f"inputs/{self._client}": self._tokens, f"inputs/{self._client}/answers": self._answers}
         return self._transcript.finish(metadata or {}), Secrets(secrets)
+
+
+def _spelled(words: Sequence[bytes]) -> npt.NDArray[np.uint8]:
+    """Texts as one array [V, W], zeros behind each."""
+    table = np.zeros((len(words), max(map(len, words))), np.uint8)
+    for row, word in zip(table, words, strict=True):
+        row[: len(word)] = np.frombuffer(word, np.uint8)
+    return table
 
 
 def _padded(rows: Sequence[Sequence[int]], filler: int) -> npt.NDArray[np.int64]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from privbench.targets.split_llama.config import SplitLlamaConfig
-    from privbench.targets.split_llama.tokens import Encoder
 
 CLIENT = "client-1"
 """Whose activations are recorded: every client's are alike."""
@@ -114,6 +113,7 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     from privbench.data.surveys.samples import samples
     from privbench.targets.split_llama import models, respondents
     from privbench.targets.split_llama.answering import answer, utilities
+    from privbench.targets.split_llama.config import invented
     from privbench.targets.split_llama.prompting import prompted
     from privbench.targets.split_llama.public import PublicText, invented_texts
     from privbench.targets.split_llama.system import System
@@ -147,15 +147,16 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     if tuning.public:
         texts = invented_texts(encoder, tuning.public, stream(config.seed, "public text"))
         public = PublicText(texts, base.model, tuning.k)
+    words = encoder.vocabulary(len(table)) if invented(config.data) else None
     with Tape(
-        CLIENT, watched[: tuning.record or len(watched)], system.passes, table,
+        CLIENT, watched[: tuning.record or len(watched)], system.passes, table, words,
         labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder, public=public,
     ) as tape:  # fmt: skip
         if tuning.tuned == "yes":
             losses = system.tune(tape, rng, report)
         else:
             system.send(tape, report)
-        transcript, secrets = tape.finish(_metadata(config, table, encoder, asked))
+        transcript, secrets = tape.finish(_metadata(config, table, asked))
     notes = (*people.notes, *_cut_short(*lost([*train, *test]), len(train) + len(test), base.context), *untold)
     if tuning.tuned == "no":
         return TargetRun(transcript, None, secrets, (), {}, people.fingerprint, notes=notes)
@@ -175,8 +176,8 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     )
 
 
-def _metadata(config: SplitLlamaConfig, table: Tensor, encoder: Encoder, asked: Sequence[str]) -> dict[str, Any]:
-    """What was done to the activations, and of invented respondents what questions and tokens say."""
+def _metadata(config: SplitLlamaConfig, table: Tensor, asked: Sequence[str]) -> dict[str, Any]:
+    """What was done to the activations, and what invented respondents were asked."""
     from privbench.targets.split_llama.config import invented
 
     found: dict[str, Any] = {}
@@ -184,7 +185,6 @@ def _metadata(config: SplitLlamaConfig, table: Tensor, encoder: Encoder, asked: 
         found["mechanisms"] = [config.defense.mechanism(CLIENT, table).to_json()]
     if invented(config.data):
         found["questions"] = {CLIENT: [question.strip().rstrip(":") for question in asked]}
-        found["vocabulary"] = encoder.vocabulary(len(table))
     return found
 
 

@@ -53,9 +53,9 @@ class Encoder:
         """What was generated, without the blank in front."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True)).strip()
 
-    def vocabulary(self, tokens: int) -> list[str]:
-        """The text of each of so many tokens, by itself."""
-        return [str(self._tokenizer.decode([token])) for token in range(tokens)]
+    def vocabulary(self, tokens: int) -> list[bytes]:
+        """The text of each of so many tokens by itself, in UTF-8."""
+        return [str(self._tokenizer.decode([token])).encode() for token in range(tokens)]
 
     def encode(self, sample: Sample, room: int) -> Encoded:
         """A sample whose prompt leaves `room` tokens for the answer. Questions that do not fit are left out whole, the

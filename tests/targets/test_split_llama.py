@@ -479,3 +479,12 @@ def test_an_untuned_system_is_audited(llama: str, command_line: CommandLine, tmp
     assert read_of == 1.0
     assert record.utility == []
     assert command_line("verify", out).returncode == 0
+
+
+def test_words_of_a_large_vocabulary_are_recorded_as_they_are(llama: str) -> None:
+    """In an array, whatever their number and length: metadata have no room for fifty thousand of them."""
+    run = ran(llama, tuned="no", record="3")
+    words = [bytes(row).rstrip(b"\0").decode() for row in np.asarray(run.transcript.array("public/vocabulary"))]
+    tokenizer = word_tokenizer()
+    assert words == [tokenizer.decode([token]).rstrip("\0") for token in range(len(words))]  # a zero says nothing
+    assert len(run.transcript.metadata["questions"][CLIENT]) == run.secrets.array(f"inputs/{CLIENT}/answers").max() + 2
