@@ -62,7 +62,7 @@ def respondents(audit: Audit) -> Respondents | None:
     right = sum(cell.right for cell in every)
     caption = (
         f"{len(people)} invented respondents. Their answers never left {said['name'].removeprefix('input/')}; {WRONG} "
-        f"marks what {short_name(str(said['shown']))} read right in what did, {RIGHT} what it did not: "
+        f"marks what the {short_name(str(said['shown']))} read right in what did, {RIGHT} what it did not: "
         f"{right:,} of {len(every):,} answers are read."
     )
     return Respondents(caption, len(people), tuple(rows))
