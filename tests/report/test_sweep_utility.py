@@ -60,8 +60,8 @@ def test_means_and_intervals_are_their_naive_twins(values: list[float]) -> None:
     mean, low, high = naive(values)
     assert cells["value"] == f"{number(mean)} [{number(low)}, {number(high)}]"
     assert cells["gain"] == f"{mean / 3:+.3f} [{low / 3:+.3f}, {high / 3:+.3f}]"
-    assert cells["most frequent answer"] == number(mean * 2 / 3)
-    assert cells["forest"] == number(mean / 2)
+    for name, expected in (("most frequent answer", mean * 2 / 3), ("forest", mean / 2)):
+        assert float(cells[name]) == pytest.approx(expected, abs=0.0005 + 1e-9)  # a tie is rounded either way
     assert cells["seeds"] == str(len(values))
 
 

@@ -244,8 +244,9 @@ def test_recorded_inputs_are_read_by_a_curious_server(registry: Registry, tmp_pa
     found = audit(with_tokens(tmp_path / "files"), registry, oracle=oracle)
     read = [item for item in found.findings if item.secret == f"input/{VICTIM}"]
     assert {(item.threat_model, str(item.verdict)) for item in read} == {("curious server", "UNCOVERED")}
-    assert [item.releases for item in read] == [1, 1, 2, 2]
-    assert found.inputs == {"name": f"input/{VICTIM}", "records": 150, "questions": 5, "releases": 2}
+    assert [item.releases for item in read if item.attack == "inversion/nearest-token"] == [1, 1, 2, 2]
+    said = {"name": f"input/{VICTIM}", "records": 150, "questions": 5, "releases": 2}
+    assert found.inputs == {**said, "shown": None, "examples": []}
     assert "curious server" in {threat["label"] for threat in found.threats}
     assert {item.party for item in found.findings if item.secret.startswith("canary/")} == {"A"}
 
@@ -259,9 +260,9 @@ def test_recorded_inputs_change_no_finding_about_coins(registry: Registry, tmp_p
 
 def test_recorded_inputs_without_activations_say_so(registry: Registry, tmp_path: Path) -> None:
     found = audit(with_tokens(tmp_path / "files", lambda sent, hidden: sent.clear()), registry)
-    (read,) = [item for item in found.findings if item.secret == f"input/{VICTIM}"]
-    assert read.verdict == "NOT_APPLICABLE"
-    assert read.reason == f"the transcript holds no token activations of {VICTIM}, [T, N, L, d]"
+    read = [item for item in found.findings if item.secret == f"input/{VICTIM}"]
+    assert {item.verdict for item in read} == {"NOT_APPLICABLE"}
+    assert {item.reason for item in read} == {f"the transcript holds no token activations of {VICTIM}, [T, N, L, d]"}
 
 
 # What is refused
