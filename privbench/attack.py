@@ -201,7 +201,12 @@ class Attack(AttackBase):
 
 
 class Inversion(AttackBase):
-    """Base of all attacks that reconstruct what the party `view.secret` put in. Authors write `run` and a card."""
+    """Base of all attacks that reconstruct what the party `view.secret` put in. Authors write `run` and a card.
+
+    least_texts: public texts below which it cannot learn; 0 for one that learns from none.
+    """
+
+    least_texts: ClassVar[int] = 0
 
     def __call__(self, view: View, rng: np.random.Generator) -> Reconstruction | NotApplicable:
         refused = self.refusal(view)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from privbench.attack import AttackBase, Index, NotApplicable, View
 from privbench.errors import InputError
+from privbench.layout import KNOWN_INDEX
 from privbench.losses import tasks_of
 from privbench.recording import Secrets, Transcript
 from privbench.target import ActiveAdversary
@@ -115,11 +116,11 @@ def known_to(view: View) -> Known | NotApplicable:
     """
     site = view.secret
     party = view.threat.name or str(view.threat.party)
-    names = (f"activations/{site}", f"auxiliary/{party}/inputs/{site}", "auxiliary/index")
+    names = (f"activations/{site}", f"auxiliary/{party}/inputs/{site}", KNOWN_INDEX)
     missing = [name for name in names if name not in view.arrays]
     if missing:
         return NotApplicable(f"needs '{missing[0]}', which was not recorded")
-    index: Index = np.asarray(view.arrays["auxiliary/index"])
+    index: Index = np.asarray(view.arrays[KNOWN_INDEX])
     if np.intersect1d(index, view.candidates).size:
         raise InputError("auxiliary/index names records that are to be estimated; who is known is never scored.")
     if len(index) < LEAST_KNOWN:

@@ -15,6 +15,7 @@ from privbench.errors import InputError
 from privbench.estimated import Fit, Measured
 from privbench.estimates import ActiveEstimation, Estimation, Floats, Mask, ridge, told_of, victim_of
 from privbench.harm import Harm, harms
+from privbench.layout import KNOWN_INDEX
 from privbench.losses import tasks_of
 from privbench.measure import Refused, try_each
 from privbench.mechanism import Mechanism
@@ -24,7 +25,6 @@ from privbench.seeds import stream
 from privbench.target import ACTIVE, Progress, Role, TargetRun
 from privbench.threat import ThreatModel
 
-AUXILIARY = "auxiliary/index"
 _BEYOND = 6.0
 """Standard errors at which inputs are not what they are said to be."""
 SHOWN = 5
@@ -159,7 +159,7 @@ class _Bench:
     @classmethod
     def of(cls, run: TargetRun, seed: int) -> _Bench:
         victim = victim_of(run.secrets, run.transcript)
-        known: Index = np.asarray(run.transcript.arrays.get(AUXILIARY, np.empty(0, np.int64)))
+        known: Index = np.asarray(run.transcript.arrays.get(KNOWN_INDEX, np.empty(0, np.int64)))
         scored = np.setdiff1d(np.arange(len(run.secrets.arrays[f"inputs/{victim}"])), known)
         truth, told = (_measured(run.secrets, victim, rows) for rows in (scored, known))
         hourly = told.hourly() if len(known) else np.zeros(truth.values.shape[1:])

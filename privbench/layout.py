@@ -19,7 +19,8 @@ from privbench.tensors import DTYPES, Array, Blocks, blocks_of, is_float
 Kind = Literal["transcript", "oracle", "secrets"]
 
 _FLOATS, _COINS, _LABELS = ("F32", "F16", "BF16"), ("U8",), ("I64",)
-_INDEX = "auxiliary/index"
+KNOWN_INDEX = "auxiliary/index"
+"""The array that says which records a party knows by right."""
 _LONGEST_NAME = 120
 _LARGEST = 1e15
 """A release beyond it is no gradient, and its square does not fit into 32 bits."""
@@ -70,7 +71,7 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("reference/member", _COINS, ("R", "N")),
         Rule("model/SITE/PARAM", _FLOATS, ("...",)),
         Rule("adversary/NAME", _FLOATS, ("...",)),
-        Rule("auxiliary/index", _LABELS, ("A",)),
+        Rule(KNOWN_INDEX, _LABELS, ("A",)),
         Rule("auxiliary/SITE/inputs", _FLOATS, ("A or N", "...")),
         Rule("auxiliary/PARTY/inputs/SITE", _FLOATS, ("A or N", "...")),
         Rule("auxiliary/PARTY/inputs/SITE/observed", _COINS, ("A or N", "...")),
@@ -140,7 +141,7 @@ def _check_type(rule: Rule, name: str, array: Blocks, where: str) -> None:
 def _dim_key(dim: str, bound: Mapping[str, str], arrays: Mapping[str, Blocks]) -> str:
     """The name under which a size must agree: "d SITE" is d of one site; auxiliary records are A where indexed."""
     if dim == "A or N":
-        return "A" if "auxiliary/index" in arrays else "N"
+        return "A" if KNOWN_INDEX in arrays else "N"
     symbol, _, scope = dim.partition(" ")
     return f"{symbol} of {bound[scope]}" if scope in bound else dim
 
@@ -153,19 +154,19 @@ def _agree(sizes: dict[str, tuple[int, str]], key: str, size: int, name: str, wh
 
 def _check_index(arrays: Mapping[str, Blocks], sizes: Mapping[str, tuple[int, str]], where: str) -> None:
     """Who is known is among the records."""
-    if _INDEX not in arrays:
+    if KNOWN_INDEX not in arrays:
         return
-    values = np.asarray(arrays[_INDEX])
+    values = np.asarray(arrays[KNOWN_INDEX])
     records, holder = sizes.get("N", (math.inf, ""))
     if int(values.min()) < 0:
-        raise InputError(f"{where}: array '{_INDEX}' names record {int(values.min())}; they count from 0.")
+        raise InputError(f"{where}: array '{KNOWN_INDEX}' names record {int(values.min())}; they count from 0.")
     if int(values.max()) >= records:
         raise InputError(
-            f"{where}: array '{_INDEX}' names record {int(values.max())}; they count from 0, and '{holder}' has "
+            f"{where}: array '{KNOWN_INDEX}' names record {int(values.max())}; they count from 0, and '{holder}' has "
             f"{records}."
         )
     if len(np.unique(values)) < len(values):
-        raise InputError(f"{where}: array '{_INDEX}' names a record twice.")
+        raise InputError(f"{where}: array '{KNOWN_INDEX}' names a record twice.")
 
 
 def _check_inputs(name: str, arrays: Mapping[str, Blocks], where: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from privbench.data.catalogue import invented as is_invented
 from privbench.errors import InputError
 from privbench.estimates import ActiveEstimation, Estimation
 from privbench.estimating import active_role
@@ -117,7 +118,7 @@ def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress
     header = Header(options.target, options.seed, str(prepared.resolved["defense"]), prepared.resolved["eps"])
     association = None if clean is None else _association(audited, clean)
     # What a recording is called says nothing of whose it is.
-    invented = options.recording is None and str(prepared.resolved["data"]).partition(":")[0] == "synthetic"
+    invented = options.recording is None and is_invented(str(prepared.resolved["data"]))
     parts = attack(prepared.attacks, registry, threats, runs, options.seed, association, invented, report)
     report("bounds and verdicts", 0.9)
     flags = frozenset(_run_flags(runs))

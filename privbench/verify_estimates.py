@@ -16,9 +16,8 @@ from privbench.findings_estimates import FITS, fit_of
 from privbench.mechanism import Mechanism
 from privbench.record import Audit
 from privbench.registry import Registry
-from privbench.verify_scores import Scores, attacks_of
+from privbench.verify_scores import EQUAL, ROUNDING, Scores, attacks_of, once_each
 
-_EQUAL, _ROUNDING = 1e-9, 1e-6
 Fits = Mapping[str, Fit]
 """By what stands before the attack's name in the names of scores."""
 
@@ -34,8 +33,7 @@ def contradictory_estimates(audit: Audit, scores: Scores, registry: Registry) ->
         if keys[""] in scores:
             kept[attack] = {part: fit_of(scores[key]) for part, key in keys.items() if key in scores}
     index = scores[f"index/{name}"]
-    if len(np.unique(index)) < len(index) or index.min(initial=0) < 0:
-        yield f"index/{name}: a record is scored twice, or has no number"
+    yield from once_each(f"index/{name}", index)
     if index.max(initial=0) >= said["records"] + said["known"]:
         yield f"index/{name}: names a record beyond the {said['records'] + said['known']} that were known or scored"
     for key in ("r2", "off"):
@@ -66,7 +64,7 @@ def cut_and_mechanism(audit: Audit, mechanisms: tuple[Mechanism, ...]) -> Iterat
     if said["hours"] != 1:
         yield f"estimates/cut: bounds speak of one hour, and {said['hours']} are recorded"
     # The trace of A^T A is that of the covariance of A x where x is white.
-    if cut["normal"] and not same(sum(cut["sent"]), cut["trace"], _ROUNDING):
+    if cut["normal"] and not same(sum(cut["sent"]), cut["trace"], ROUNDING):
         yield f"estimates/cut/trace: {cut['trace']:g}, and the variances sent add up to {sum(cut['sent']):g}"
     if len(cut["sent"]) > cut["entries"]:
         yield f"estimates/cut/sent: {len(cut['sent'])} directions of {cut['entries']} inputs"
@@ -76,7 +74,7 @@ def _shown_as_kept(said: Mapping[str, Any], attack: str, fit: Fit) -> Iterator[s
     """R2 and error by feature as the record shows them, and as they were kept."""
     for key, found in (("r2", fit.r2), ("off", fit.off)):
         shown = said[key].get(attack, ())
-        if len(found) != len(shown) or not np.allclose(found, shown, rtol=_ROUNDING, atol=_ROUNDING):
+        if len(found) != len(shown) or not np.allclose(found, shown, rtol=ROUNDING, atol=ROUNDING):
             yield f"estimates/{key}/{attack}: not what its scores say"
     if said["features"] and len(said["features"]) != len(fit.r2):
         yield f"estimates/features: {len(said['features'])} are named, and {attack} is scored on {len(fit.r2)}"
@@ -91,9 +89,9 @@ def _possible(said: Mapping[str, Any], attack: str, fits: Fits, most: int | None
     best = fits.get("constant/")
     if best is None:
         return
-    if (best.r2 < -_EQUAL).any():
+    if (best.r2 < -EQUAL).any():
         yield f"fit/constant/{attack}: below what the mean of all hours explains"
-    if "prior/" in fits and fits["prior/"].mean > best.mean + _EQUAL:
+    if "prior/" in fits and fits["prior/"].mean > best.mean + EQUAL:
         yield f"fit/prior/{attack}: above what any estimate reads that says the same of every record"
     if said["others"] != ("others/" in fits):
         yield f"fit/others/{attack}: {'missing' if said['others'] else 'there'}, and estimates/others says otherwise"
@@ -108,7 +106,7 @@ def _same_baselines(kept: Mapping[str, Fits]) -> Iterator[str]:
                 continue
             holder, known = first.setdefault((part, fits[part].records), (attack, fits[part]))
             for key in ("r2", "spread", "error", "hit", "heaviest"):
-                if not np.allclose(getattr(fits[part], key), getattr(known, key), rtol=_EQUAL, atol=_EQUAL):
+                if not np.allclose(getattr(fits[part], key), getattr(known, key), rtol=EQUAL, atol=EQUAL):
                     yield f"fit/{part}{attack}: {key} is not that of {holder}, on the same records"
 
 
@@ -119,7 +117,7 @@ def _examples(said: Mapping[str, Any], kept: Mapping[str, Fits], registry: Regis
     if said["shown"] is None:
         return
     able = {name: fits[""].mean for name, fits in kept.items() if registry.get("attacks", name).most is None}
-    if said["shown"] not in able or able[said["shown"]] < max(able.values()) - _EQUAL:
+    if said["shown"] not in able or able[said["shown"]] < max(able.values()) - EQUAL:
         yield f"estimates/shown: {said['shown']} is not the best of {_listed(able)}"
     if len(said["examples"]) != min(SHOWN, said["records"]):
         yield f"estimates/examples: {len(said['examples'])} of {min(SHOWN, said['records'])}"
@@ -134,7 +132,7 @@ def _harms(attack: str, items: list[Mapping[str, Any]]) -> Iterator[str]:
     for item in items:
         off = abs(item["acted"] - item["honest"] - item["change"])
         areas = all(0 <= item[key] <= 1 for key in ("acted", "honest"))
-        if not areas or off > _ROUNDING or not item["low"] <= item["change"] <= item["high"]:
+        if not areas or off > ROUNDING or not item["low"] <= item["change"] <= item["high"]:
             yield f"estimates/harms/{attack}: the change of {item['task']} is not what its two runs differ by"
 
 

@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 from privbench.attack import Attack, AttackBase, Inversion, suffices
+from privbench.data.catalogue import invented
 from privbench.differences import TOLERANCE, same
 from privbench.differences import fields as differing
 from privbench.errors import InputError
@@ -35,8 +36,6 @@ from privbench.verify_estimates import cut_and_mechanism
 from privbench.verify_parts import Parts, positive
 from privbench.verify_scores import Scores, attacks_of
 
-LEARNED, LEAST_TEXTS = "inversion/learned-token", 5
-"""The attack that learns from public texts, and how many it needs: some to learn from and one to hold back."""
 _GIVEN = ("party", "eps", "eps_for", "delta", "noise_multiplier", "sigma")
 """Options that a target's configuration repeats under the same name."""
 
@@ -142,9 +141,10 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
 
 def _examples(parts: Parts) -> Iterator[str]:
     """Only of invented persons may a record say anything by itself."""
-    invented = parts.configured and str(parts.resolved["data"]).partition(":")[0] == "synthetic"
+    if parts.configured and invented(str(parts.resolved["data"])):
+        return
     for part in ("inputs", "estimates"):
-        if not invented and (getattr(parts.audit, part) or {}).get("examples"):
+        if (getattr(parts.audit, part) or {}).get("examples"):
             yield f"{part}: examples of persons who are not invented"
 
 
@@ -227,7 +227,8 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
             if getattr(audit, _PARTS[kind]) is not None:
                 yield f"{name}: NOT_APPLICABLE for want of a secret that the record holds"
             continue
-        few = _few_references(audit, findings) or _few_known(audit, findings) or _few_texts(parts, name)
+        few = _few_references(audit, findings) or _few_known(audit, findings)
+        few = few or _few_texts(parts, registry.get("attacks", name))
         built_in = parts.own and parts.configured and name in BUILT_IN["attacks"] and not few
         if able is not None and (built_in or (name == ORACLE and _oracle_was_read(audit))):
             yield f"{name}: NOT_APPLICABLE, though {threat} has all that it needs"
@@ -238,9 +239,9 @@ def _few_references(audit: Audit, findings: Sequence[Finding]) -> bool:
     return findings[0].secret == MEMBER and audit.members is not None and audit.members["references"] < 4
 
 
-def _few_texts(parts: Parts, name: str) -> bool:
-    """Whether the inverter that learns from public texts may have had too few."""
-    return name == LEARNED and int(parts.settings.get("public", 0)) < LEAST_TEXTS
+def _few_texts(parts: Parts, attack: type[AttackBase]) -> bool:
+    """Whether an inversion that learns from public texts may have had too few."""
+    return issubclass(attack, Inversion) and int(parts.settings.get("public", 0)) < attack.least_texts
 
 
 def _few_known(audit: Audit, findings: Sequence[Finding]) -> bool:

@@ -23,7 +23,7 @@ Scores = Mapping[str, npt.NDArray[Any]]
 _TYPES = {"index": (np.int64,), "coins": (np.uint8,)}
 _SCORES = (np.float32, np.float64)
 
-_ROUNDING, _TIES, _EQUAL = 1e-6, 1e-9, 1e-9
+ROUNDING, _TIES, EQUAL = 1e-6, 1e-9, 1e-9
 """Of sums of scores that were each rounded to float32, as a share of their sizes; exact ties are given 1e-12; of what a
 record gains against its weight.
 """
@@ -97,7 +97,7 @@ def _no_fit(name: str, fit: Fit) -> Iterator[str]:
     """Why these numbers are of no estimate."""
     if not 0 <= fit.hit <= fit.records or fit.records < 1:
         yield f"{name}: {fit.hit} of {fit.records} records are found"
-    if (fit.r2 > 1 + _EQUAL).any() or (fit.spread <= 0).any() or fit.error < 0 or not 0 <= fit.heaviest <= 1:
+    if (fit.r2 > 1 + EQUAL).any() or (fit.spread <= 0).any() or fit.error < 0 or not 0 <= fit.heaviest <= 1:
         yield f"{name}: R2 is at most 1, spreads are above 0, errors at least 0, shares in 0 .. 1"
 
 
@@ -106,7 +106,7 @@ def _no_shares(name: str, sums: npt.NDArray[Any], records: int) -> Iterator[str]
     *shares, squares = map(float, sums)
     if not all(0 <= share <= 1 for share in shares):
         yield f"{name}: a share lies between 0 and 1"
-    if not 1 / records <= squares * (1 + _EQUAL) <= 1 + _ROUNDING:
+    if not 1 / records <= squares * (1 + EQUAL) <= 1 + ROUNDING:
         yield f"{name}: weights of {records} records that sum to 1 do not have squares that sum to {squares:.6g}"
     elif name.endswith(f"/{METRICS[0]}") and not math.isclose(squares * records, 1):
         yield f"{name}: every record counts the same in {METRICS[0]}"
@@ -156,13 +156,18 @@ def contradictory(audit: Audit, scores: Scores) -> Iterator[str]:
         yield from _contradictory_members(audit.members, scores)
 
 
+def once_each(name: str, index: npt.NDArray[Any]) -> Iterator[str]:
+    """Records have numbers, and nobody is scored twice."""
+    if len(np.unique(index)) < len(index) or index.min(initial=0) < 0:
+        yield f"{name}: a record is scored twice, or has no number"
+
+
 def _contradictory_members(members: Mapping[str, Any], scores: Scores) -> Iterator[str]:
     """Every record once, as many as were not told to the attacks, and the control that is said to be there."""
     if members["blind"] != (f"blind/{MEMBER}" in scores):
         yield f"blind/{MEMBER}: {'missing' if members['blind'] else 'there'}, and members/blind says otherwise"
     index, count = scores[f"index/{MEMBER}"], members["candidates"]
-    if len(np.unique(index)) < len(index) or index.min(initial=0) < 0:
-        yield f"index/{MEMBER}: a record is scored twice, or has no number"
+    yield from once_each(f"index/{MEMBER}", index)
     if members["scored"] != count - count // CALIBRATION_SHARE:
         yield f"members/scored: {members['scored']}, and an eighth of {count} candidates is told to the attacks"
 
@@ -178,12 +183,12 @@ def _contradictory_inputs(inputs: Mapping[str, Any], scores: Scores) -> Iterator
             continue
         metric, given = name.rpartition("/")[2], rows[[ROWS.index("baseline"), ROWS.index("squares")]]
         holder, known = first.setdefault(metric, (name, given))
-        if not np.allclose(given, known, rtol=_ROUNDING, atol=0):
+        if not np.allclose(given, known, rtol=ROUNDING, atol=0):
             yield f"{name}: the baseline and the weights are not those of {holder}"
     for name, curve in scores.items():
         if name.startswith("curve/") and name.endswith(f"/{secret}") and len(curve) == 1:
             said = f"recovered/{name.removeprefix('curve/')}/1/{METRICS[0]}"
-            if abs(float(scores[said][ROWS.index("value")]) - float(curve[0])) > _ROUNDING:
+            if abs(float(scores[said][ROWS.index("value")]) - float(curve[0])) > ROUNDING:
                 yield f"{name}: not what {said} adds up to, and there is one release"
 
 
@@ -214,5 +219,5 @@ def _contradictory_coins(audit: Audit, scores: Scores, records: int) -> Iterator
 
 def _adds_up(single: npt.NDArray[Any], curve: npt.NDArray[Any]) -> bool:
     ratios = single.astype(np.float64)
-    allowed = _ROUNDING * np.cumsum(np.abs(ratios), axis=0) + _TIES
+    allowed = ROUNDING * np.cumsum(np.abs(ratios), axis=0) + _TIES
     return bool((np.abs(np.cumsum(ratios, axis=0) - curve) <= allowed).all())

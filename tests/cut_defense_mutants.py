@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from privbench.defenses.base import rms, row_norm
-from privbench.defenses.cut import ActivationGaussian, TokenDChi, clipped
+from privbench.defenses.base import clipped, rms, row_norm
+from privbench.defenses.cut import ActivationGaussian, TokenDChi
 from privbench.mechanism import Mechanism
 
 

@@ -20,6 +20,7 @@ from privbench.threat import Channel, Knowledge
 class LearnedToken(TokenInversion):
     """A linear inverter, or a recurrent one where that is not enough (`inverters.inverter`)."""
 
+    least_texts: ClassVar[int] = 5
     card: ClassVar[AttackCard] = AttackCard(
         name="inversion/learned-token",
         summary="an inverter, linear or a GRU, trained on public text through the public base alone",
@@ -44,8 +45,10 @@ class LearnedToken(TokenInversion):
         most, rows = int(np.asarray(view.array(TOKENS)).max()), len(view.array("public/embedding"))
         if most >= rows:
             return f"the public texts hold token {most}, the public table has {rows} rows"
-        if made[0] < 5:
-            return f"{made[0]} public texts are too few to learn from and hold back: 5 or more are needed"
+        if made[0] < self.least_texts:
+            return (
+                f"{made[0]} public texts are too few to learn from and hold back: {self.least_texts} or more are needed"
+            )
         return None
 
     def run(self, view: View, rng: np.random.Generator) -> Reconstruction:

@@ -47,6 +47,12 @@ class Result:
         return (self.problem is None) == (self.expected is None)
 
 
+def unsaid(card: object, *names: str) -> str | None:
+    """Which of these parts a card leaves empty, in words; None when it says all."""
+    wrong = [name for name in names if not getattr(card, name)]
+    return f"the card leaves {', '.join(wrong)} empty" if wrong else None
+
+
 def run_checks(checks: Sequence[Check[S]], subject: S, expected: Mapping[str, str]) -> tuple[Result, ...]:
     """Every check, in order; a check that raises has failed, with the exception as its problem."""
     known = {check.name for check in checks}

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from privbench.bounds.base import Bound, BoundValue, Question, Unsupported
-from privbench.conformance.base import ERRORS, Check, Result, run_checks, standard_error
+from privbench.conformance.base import ERRORS, Check, Result, run_checks, standard_error, unsaid
 from privbench.mechanism import Claim, Kind, Mechanism
 
 Make = Callable[[], Bound]
@@ -41,9 +41,7 @@ def _values(make: Make, kind: Kind, **changes: object) -> float | None:
 
 
 def _card(make: Make) -> str | None:
-    card = make().card
-    wrong = [name for name in ("name", "summary", "paper", "releases", "about", "kinds") if not getattr(card, name)]
-    return f"the card leaves {', '.join(wrong)} empty" if wrong else None
+    return unsaid(make().card, "name", "summary", "paper", "releases", "about", "kinds")
 
 
 def _probability(make: Make) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from privbench.conformance.base import ERRORS, Check, Result, global_generators, run_checks
+from privbench.conformance.base import ERRORS, Check, Result, global_generators, run_checks, unsaid
 from privbench.defenses.base import Defense
 from privbench.mechanism import Mechanism
 
@@ -30,9 +30,7 @@ def _draw(make: Make, seed: int, release: int = 0, shape: tuple[int, int] = (2_0
 
 
 def _card(make: Make) -> str | None:
-    card = make().card
-    wrong = [name for name in ("name", "summary", "paper", "channel", "guarantee") if not getattr(card, name)]
-    return f"the card leaves {', '.join(wrong)} empty" if wrong else None
+    return unsaid(make().card, "name", "summary", "paper", "channel", "guarantee")
 
 
 def _described(make: Make) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from privbench.attack import gradient_mechanism
-from privbench.conformance.base import Check, Result, global_generators, run_checks
+from privbench.conformance.base import Check, Result, global_generators, run_checks, unsaid
 from privbench.moves import Moves
 from privbench.noise import LIMIT, check_noise
 from privbench.options import AuditOptions
@@ -41,9 +41,7 @@ def check_target(subject: TargetSubject, expected: Mapping[str, str] | None = No
 
 
 def _card(subject: TargetSubject) -> str | None:
-    card = subject.make().card
-    wrong = [name for name in ("name", "summary", "paper", "channels", "parties", "cost") if not getattr(card, name)]
-    return f"the card leaves {', '.join(wrong)} empty" if wrong else None
+    return unsaid(subject.make().card, "name", "summary", "paper", "channels", "parties", "cost")
 
 
 def _resolved(subject: TargetSubject) -> str | None:

@@ -20,7 +20,14 @@ SURVEYS: Mapping[str, str] = {
 }
 """Surveys about people, as NAME:FILE."""
 
+INVENTED = "synthetic"
+"""Data that are drawn: no record is a person's."""
 _OPTION = re.compile(r",(?=(?:schema|outcome)=)")
+
+
+def invented(data: str) -> bool:
+    """Whether these data, a name or NAME:WHICH, are drawn and read from no file."""
+    return data.partition(":")[0] == INVENTED
 
 
 def split_options(text: str) -> tuple[str, list[str]]:

@@ -74,6 +74,12 @@ class CutDefense(DefenseBase):
         """What the defence says it does, in the words that bounds understand."""
 
 
+def clipped(vectors: Tensor, clip: float) -> Tensor:
+    """Each vector [..., d] shortened to the norm `clip`, where it is longer."""
+    norm = vectors.norm(dim=-1, keepdim=True)
+    return vectors * torch.clamp(clip / norm.clamp_min(1e-30), max=1.0)
+
+
 def rms(table: Tensor) -> float:
     """Root mean square of a table's entries."""
     return float(table.double().square().mean().sqrt())
@@ -92,10 +98,9 @@ def build_defense(spec: str, registry: Registry, kind: type[D], target: str) -> 
     name, _, rest = spec.partition(":")
     cls = registry.get("defenses", name)
     if not issubclass(cls, kind):
-        able = [other for other in registry.names("defenses") if issubclass(registry.get("defenses", other), kind)]
+        able = ", ".join(registry.made("defenses", kind))
         raise InputError(
-            f"defence {name} acts on {cls.card.channel}, which target {target} has no place for; it takes "
-            f"{', '.join(able)}."
+            f"defence {name} acts on {cls.card.channel}, which target {target} has no place for; it takes {able}."
         )
     known = {f.name for f in fields(cls)}
     options: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from privbench.defenses.base import CutDefense, DefenseCard, rms, row_norm
+from privbench.defenses.base import CutDefense, DefenseCard, clipped, rms, row_norm
 from privbench.errors import InputError
 from privbench.mechanism import Mechanism
 from privbench.options import parse_number
@@ -49,12 +49,6 @@ class _Numbers(CutDefense):
                     f"nothing is {'promised' if self.card.guarantee == 'formal' else 'done'}: use --defense none."
                 )
             object.__setattr__(self, f.name, value)
-
-
-def clipped(activations: Tensor, clip: float) -> Tensor:
-    """Each vector [..., d] shortened to the norm `clip`, where it is longer."""
-    norm = activations.norm(dim=-1, keepdim=True)
-    return activations * torch.clamp(clip / norm.clamp_min(1e-30), max=1.0)
 
 
 @dataclass(frozen=True)

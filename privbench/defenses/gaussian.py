@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from privbench.defenses.base import Defense, DefenseCard
+from privbench.defenses.base import Defense, DefenseCard, clipped
 from privbench.mechanism import Mechanism
 from privbench.threat import Channel
 
@@ -27,8 +27,7 @@ class CutGradientGaussian(Defense):
     clips = True
 
     def bounded(self, gradient: Tensor, clip: float) -> Tensor:
-        norm = gradient.norm(dim=1, keepdim=True)
-        return gradient * torch.clamp(clip / norm.clamp_min(1e-30), max=1.0)
+        return clipped(gradient, clip)
 
     def noise(
         self, shape: tuple[int, int], sigma: Mapping[str, float], release: int, generator: torch.Generator

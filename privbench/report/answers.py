@@ -15,13 +15,16 @@ _LONGEST = 40
 
 @dataclass(frozen=True)
 class Cell:
-    """An answer, and what was read in its place where that differs. `mark` and `color` say the same: the reader is told
-    twice, who sees no colours once.
+    """An answer, and what was read in its place. Pages mark what is right by `mark` and by a colour, for those who see
+    no colours.
     """
 
     answer: str
     read: str
-    right: bool
+
+    @property
+    def right(self) -> bool:
+        return self.answer == self.read
 
     @property
     def mark(self) -> str:
@@ -53,10 +56,7 @@ def respondents(audit: Audit) -> Respondents | None:
     rows = []
     for question in questions:
         found = [table.get(question) for table in tables]
-        cells = tuple(
-            None if item is None else Cell(item["answer"], item["read"], item["answer"] == item["read"])
-            for item in found
-        )
+        cells = tuple(None if item is None else Cell(item["answer"], item["read"]) for item in found)
         rows.append((_short(question), cells))
     every = [cell for _, cells in rows for cell in cells if cell is not None]
     right = sum(cell.right for cell in every)

@@ -27,13 +27,16 @@ def about_members(finding: Finding) -> bool:
 
 def best(audit: Audit) -> Finding | None:
     """The finding with the highest AUC."""
-    found = [item for item in audit.findings if about_members(item) and item.metric == "auc" and item.value is not None]
-    return max(found, key=lambda item: item.value or 0.0, default=None)
+    return max(_areas(audit), key=lambda item: item.value or 0.0, default=None)
 
 
 def attacks(audit: Audit) -> int:
     """How many attacks gave an AUC."""
-    return sum(about_members(item) and item.metric == "auc" and item.value is not None for item in audit.findings)
+    return len(_areas(audit))
+
+
+def _areas(audit: Audit) -> list[Finding]:
+    return [item for item in audit.findings if about_members(item) and item.metric == "auc" and item.value is not None]
 
 
 def note(audit: Audit, records: str) -> str | None:

@@ -55,6 +55,17 @@ def _rows(name: str, rows: Sequence[Row], bases: Sequence[str], others: Sequence
         yield (name, task, metric, _spread(items, "value"), *base, *beside, _gain(items), str(len(items)))
 
 
+def over_runs(values: Sequence[float], *, share: bool = False) -> str:
+    """A mean with Student's interval over seeds, which one alone has not; – without any. share: it lies in 0 .. 1."""
+    if not values:
+        return "–"
+    spread = over_seeds(values)
+    if isinstance(spread, Undefined):
+        return _mean(values)
+    ends = (max(spread.low, 0.0), min(spread.high, 1.0)) if share else (spread.low, spread.high)
+    return f"{_mean(values)} {interval(*ends)}"
+
+
 def _mean(values: Sequence[float]) -> str:
     return number(sum(values) / len(values)) if values else "–"
 

@@ -12,8 +12,8 @@ from scipy.stats import ttest_1samp
 from privbench import record
 from privbench.record import Audit, Finding
 from privbench.report import estimates, members
-from privbench.report.words import interval, number
-from privbench.stats.answers import Undefined, over_seeds
+from privbench.report.sweep_utility import over_runs
+from privbench.report.words import number
 from privbench.stats.holm import holm
 from privbench.verdict import ALPHA
 
@@ -46,24 +46,13 @@ def values(audits: Sequence[Audit], attack: str, metric: str) -> list[float]:
     return [item.value for item in picked(audits, attack, metric) if item.value is not None]
 
 
-def ends(found: Sequence[float]) -> tuple[float, float] | None:
-    """95% by Student's t over seeds; None of a single one."""
-    over = over_seeds(found)
-    return None if isinstance(over, Undefined) else (over.low, over.high)
-
-
-def cell(found: Sequence[float]) -> str:
-    if not found:
-        return "–"
-    limits = ends(found)
-    return f"{number(sum(found) / len(found))} {'' if limits is None else interval(*limits)}".strip()
-
-
 def table(cells: Cells, names: dict[str, str], metric: str) -> Iterator[str]:
     yield f"| attack | adversary | {' | '.join(f'eps {eps:g}' for eps in cells)} |"
     yield f"|---|---|{'---|' * len(cells)}"
     for attack, said in names.items():
-        row = [f"{cell(values(audits, attack, metric))}{ahead(audits, attack, metric)}" for audits in cells.values()]
+        row = [
+            f"{over_runs(values(audits, attack, metric))}{ahead(audits, attack, metric)}" for audits in cells.values()
+        ]
         if any(values(audits, attack, metric) for audits in cells.values()):
             asked = f", {among(cells, attack):,}" if metric == "re-identification" else ""
             yield f"| {said}{asked} | {adversary(cells, attack)} | {' | '.join(row)} |"
@@ -130,7 +119,7 @@ def among(cells: Cells, attack: str) -> int:
 def change(found: Sequence[Mapping[str, Any]]) -> str:
     """Over seeds, and in how many runs the change was seen: its interval over records lies on one side of 0."""
     seen = sum(not item["low"] <= 0 <= item["high"] for item in found)
-    return f"{cell([item['change'] for item in found])}; seen in {seen} of {len(found)}"
+    return f"{over_runs([item['change'] for item in found])}; seen in {seen} of {len(found)}"
 
 
 def harms(cells: Cells) -> Iterator[str]:
@@ -173,7 +162,7 @@ def page(folder: Path) -> str:
         "",
         "Each interval stands by itself; the list above shares one error rate. With 4 references LiRA has 2 models on",
         "either side of a record. A classifier that sees the records and no model:",
-        f"{', '.join(f'{cell(blind(audits))} at eps {eps:g}' for eps, audits in cells.items())}.",
+        f"{', '.join(f'{over_runs(blind(audits))} at eps {eps:g}' for eps, audits in cells.items())}.",
         "",
         *table(cells, dict(members.NAMES), "auc"),
         "",

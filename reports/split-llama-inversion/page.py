@@ -10,8 +10,10 @@ from pathlib import Path
 import torch
 
 from privbench import record
+from privbench.defenses.base import rms
 from privbench.record import Audit, Finding
-from privbench.report.words import interval, number, short_name
+from privbench.report.sweep_utility import over_runs
+from privbench.report.words import number, short_name
 from privbench.stats.answers import Undefined, over_seeds
 from privbench.targets.split_llama.models import load
 
@@ -59,15 +61,6 @@ def picked(audit: Audit, attack: str, metric: str, last: bool) -> Finding | None
     return next((f for f in sorted(found, key=lambda f: f.releases, reverse=last)), None)
 
 
-def mean(found: Sequence[float]) -> str:
-    """With 95% by Student's t over seeds."""
-    if not found:
-        return "–"
-    over = over_seeds(found)
-    ends = "" if isinstance(over, Undefined) else f" {interval(max(over.low, 0.0), min(over.high, 1.0))}"
-    return f"{number(sum(found) / len(found))}{ends}"
-
-
 def values(audits: Sequence[Audit], attack: str, metric: str, last: bool) -> list[float]:
     found = [picked(audit, attack, metric, last) for audit in audits]
     return [item.value for item in found if item is not None and item.value is not None]
@@ -75,13 +68,14 @@ def values(audits: Sequence[Audit], attack: str, metric: str, last: bool) -> lis
 
 def baseline(audits: Sequence[Audit], metric: str) -> str:
     found = [picked(audit, ATTACKS[0], metric, True) for audit in audits]
-    return mean([item.baseline for item in found if item is not None and item.baseline is not None])
+    return over_runs([item.baseline for item in found if item is not None and item.baseline is not None], share=True)
 
 
 def useful(audits: Sequence[Audit]) -> str:
     """Accuracy of the tuned model, and what the most frequent answer reaches."""
     rows = [item for audit in audits for item in audit.utility if item["metric"] == "accuracy"]
-    return f"{mean([row['value'] for row in rows])}, most frequent {mean([row['baseline'] for row in rows])}"
+    ours, base = (over_runs([row[key] for row in rows], share=True) for key in ("value", "baseline"))
+    return f"{ours}, most frequent {base}"
 
 
 def gains(audits: Sequence[Audit]) -> bool:
@@ -95,7 +89,7 @@ def table(groups: Groups, what: str, metric: str, last: bool) -> Iterator[str]:
     yield f"| {what} | {attacks} | one reply for all | accuracy |"
     yield f"|---|{'---|' * len(ATTACKS)}---|---|"
     for name, audits in groups.items():
-        read_of = " | ".join(mean(values(audits, attack, metric, last)) for attack in ATTACKS)
+        read_of = " | ".join(over_runs(values(audits, attack, metric, last), share=True) for attack in ATTACKS)
         yield f"| {name} | {read_of} | {baseline(audits, metric)} | {useful(audits)} |"
 
 
@@ -109,7 +103,7 @@ def looked_up(table: torch.Tensor, times: float) -> float:
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, len(table), (DRAWS,), generator=generator)
     noise = torch.randn((DRAWS, table.shape[1]), generator=generator)
-    sent = table[ids] + times * float(table.square().mean().sqrt()) * noise
+    sent = table[ids] + times * rms(table) * noise
     return float((torch.cdist(sent, table).argmin(dim=1) == ids).float().mean())
 
 

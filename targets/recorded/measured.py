@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from privbench.errors import InputError
+from privbench.layout import KNOWN_INDEX
 from privbench.recording import Secrets, Transcript
 
-_INDEX = "auxiliary/index"
 _LEAST = 2
 """Records to be scored: of one alone nothing can be explained."""
 
@@ -25,16 +25,16 @@ def _require_index(transcript: Transcript, secrets: Secrets) -> None:
     if not secrets.measured:
         return
     name = f"inputs/{secrets.measured[0]}"
-    index, ours = transcript.array(_INDEX) if _INDEX in transcript.arrays else (), len(secrets.arrays[name])
+    index, ours = transcript.array(KNOWN_INDEX) if KNOWN_INDEX in transcript.arrays else (), len(secrets.arrays[name])
     if len(index) and max(index) >= ours:
         raise InputError(
-            f"{transcript.where}: '{_INDEX}' names record {max(index)}; '{name}' in {secrets.where} has {ours}, "
+            f"{transcript.where}: '{KNOWN_INDEX}' names record {max(index)}; '{name}' in {secrets.where} has {ours}, "
             "and they count from 0."
         )
     if ours - len(index) < _LEAST:
         raise InputError(
-            f"{transcript.where}: '{_INDEX}' names {len(index)} of {ours} records, and who is known is never scored; "
-            f"at least {_LEAST} must be left."
+            f"{transcript.where}: '{KNOWN_INDEX}' names {len(index)} of {ours} records, and who is known is never "
+            f"scored; at least {_LEAST} must be left."
         )
 
 

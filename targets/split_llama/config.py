@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, cast, get_args
 
-from privbench.data.catalogue import SURVEYS, without_folders
+from privbench.data.catalogue import INVENTED, SURVEYS, invented, without_folders
 from privbench.data.surveys import synthetic
 from privbench.data.surveys.read import parse_spec
 from privbench.data.surveys.splits import Share, parts
@@ -24,7 +24,7 @@ from privbench.targets.split_llama.halves import BOTTLENECK, Placement
 from privbench.targets.split_llama.models import shape_of
 from privbench.tensors import RELEASE_TYPES
 
-DEFAULT_DATA, DEFAULT_MODEL = "synthetic", "tiny"
+DEFAULT_DATA, DEFAULT_MODEL = INVENTED, "tiny"
 Schedule = Literal["round-robin", "parallel"]
 NO_YES = ("no", "yes")
 SHARES = ("even", "power", "one-large")
@@ -152,11 +152,6 @@ class SplitLlamaConfig:
             "defense": self.defense_spec,
             "eps": "inf" if self.defense is None else None,
         }
-
-
-def invented(data: str) -> bool:
-    """Whether the respondents are drawn and no file is read."""
-    return data.partition(":")[0] == DEFAULT_DATA
 
 
 def resolve(options: AuditOptions, registry: Registry) -> SplitLlamaConfig:

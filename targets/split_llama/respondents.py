@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from privbench.data.catalogue import invented
 from privbench.data.surveys import leaks
 from privbench.data.surveys.leaks import Leak
 from privbench.data.surveys.read import parse_spec, read_survey
@@ -17,7 +18,7 @@ from privbench.data.surveys.splits import SurveySplits, split
 from privbench.data.surveys.survey import Survey
 from privbench.data.surveys.synthetic import synthetic
 from privbench.errors import InputError
-from privbench.targets.split_llama.config import Tuning, invented
+from privbench.targets.split_llama.config import Tuning
 
 SPARE = 1.5
 """Invented respondents for each one that is used: some are duplicates, or near ones."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privbench.data.catalogue import invented
 from privbench.options import AuditOptions
 from privbench.registry import Registry
 from privbench.seeds import stream
@@ -113,7 +114,6 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     from privbench.data.surveys.samples import samples
     from privbench.targets.split_llama import models, respondents
     from privbench.targets.split_llama.answering import answer, utilities
-    from privbench.targets.split_llama.config import invented
     from privbench.targets.split_llama.prompting import prompted
     from privbench.targets.split_llama.public import PublicText, invented_texts
     from privbench.targets.split_llama.system import System
@@ -133,14 +133,17 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
     train = tuple(encoded[int(i)] for i in order)
     test = encoder.encode_all(samples(splits.test, outcome), options)
     system = System.build(base.model, train, splits.client[order], tuning, rng, config.defense)
-    others: dict[str, Sequence[str]] = {"logistic regression": tabular.logistic_regression(splits)}
+    tuned = tuning.tuned == "yes"
     untold: tuple[str, ...] = ()
-    if tuning.tabular == "yes" and tuning.tuned == "yes":
-        report("audited: FT-Transformer", 0.0)
-        others["FT-Transformer"] = tabular.ft_transformer(splits, config.seed)
-    if tuning.prompting == "yes" and tuning.tuned == "yes":
-        said_untuned, untold = prompted(base.model, encoder, options, train, test, tuning.shots, rng, report)
-        others |= said_untuned
+    others: dict[str, Sequence[str]] = {}
+    if tuned:  # without a tuned system nothing is compared
+        others["logistic regression"] = tabular.logistic_regression(splits)
+        if tuning.tabular == "yes":
+            report("audited: FT-Transformer", 0.0)
+            others["FT-Transformer"] = tabular.ft_transformer(splits, config.seed)
+        if tuning.prompting == "yes":
+            said_untuned, untold = prompted(base.model, encoder, options, train, test, tuning.shots, rng, report)
+            others |= said_untuned
     watched = system.shards[0].samples
     table = base.model.model.embed_tokens.weight.detach()
     public = None
@@ -152,13 +155,13 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
         CLIENT, watched[: tuning.record or len(watched)], system.passes, table, words,
         labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder, public=public,
     ) as tape:  # fmt: skip
-        if tuning.tuned == "yes":
+        if tuned:
             losses = system.tune(tape, rng, report)
         else:
             system.send(tape, report)
         transcript, secrets = tape.finish(_metadata(config, table, asked))
     notes = (*people.notes, *_cut_short(*lost([*train, *test]), len(train) + len(test), base.context), *untold)
-    if tuning.tuned == "no":
+    if not tuned:
         return TargetRun(transcript, None, secrets, (), {}, people.fingerprint, notes=notes)
     said = answer(
         system.clients[0], system.server, [item.prompt for item in test], options, encoder,
@@ -178,8 +181,6 @@ def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, f
 
 def _metadata(config: SplitLlamaConfig, table: Tensor, asked: Sequence[str]) -> dict[str, Any]:
     """What was done to the activations, and what invented respondents were asked."""
-    from privbench.targets.split_llama.config import invented
-
     found: dict[str, Any] = {}
     if config.defense is not None:
         found["mechanisms"] = [config.defense.mechanism(CLIENT, table).to_json()]
