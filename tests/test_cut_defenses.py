@@ -19,7 +19,8 @@ from privbench.record import read
 from privbench.registry import Registry
 from privbench.seeds import stream
 from privbench.target import TargetRun
-from privbench.targets.split_llama.target import CLIENT, SplitLlama
+from privbench.targets.split_llama.running import CLIENT
+from privbench.targets.split_llama.target import SplitLlama
 
 
 def generator(seed: int = 0) -> torch.Generator:

@@ -20,6 +20,7 @@ from privbench.defenses.base import CutDefense, build_defense
 from privbench.errors import InputError, unknown
 from privbench.options import AuditOptions, parse_number, read_settings
 from privbench.registry import Registry
+from privbench.target import Role
 from privbench.targets.split_llama.halves import BOTTLENECK, Placement
 from privbench.targets.split_llama.models import shape_of
 from privbench.tensors import RELEASE_TYPES
@@ -143,6 +144,15 @@ class SplitLlamaConfig:
     defense: CutDefense | None
     defense_spec: str
     seed: int
+    role: Role = "audited"
+
+    @property
+    def called(self) -> str:
+        """What this run is called while it goes on."""
+        return f"{self.role} run"
+
+    def as_role(self, role: Role) -> SplitLlamaConfig:
+        return replace(self, role=role)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -44,6 +44,6 @@ def prompted(
             prompts = [encoder.few_shot(shown[:count], item, room) for item in test]
         except InputError as error:
             return found, (f"No {name}: {error} (--set shots=N)",)
-        said = answer(client, server, prompts, options, encoder, partial(report, f"audited: {name}"), speaks=False)
+        said = answer(client, server, prompts, options, encoder, partial(report, name), speaks=False)
         found[name] = said.chosen
     return found, ()

@@ -83,7 +83,7 @@ class System:
             rows = range(start, min(start + size, count))
             with torch.inference_mode():
                 tape.release(rows, self.clients[WATCHED](batch_of([held[row] for row in rows])))
-            report(f"audited: {rows[-1] + 1} of {count} respondents sent", rows[-1] / count)
+            report(f"{rows[-1] + 1} of {count} respondents sent", rows[-1] / count)
         tape.end_pass(0)
 
     def tune(self, tape: Tape, rng: np.random.Generator, report: Callable[[str, float], None]) -> tuple[float, ...]:

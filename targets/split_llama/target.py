@@ -6,28 +6,21 @@ token. The server wants to read the respondents' answers from them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privbench.data.catalogue import invented
 from privbench.options import AuditOptions
 from privbench.registry import Registry
-from privbench.seeds import stream
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
 from privbench.threads import one_torch_thread
 from privbench.threat import Channel, ThreatModel, curious_server
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from privbench.targets.split_llama.config import SplitLlamaConfig
 
-CLIENT = "client-1"
-"""Whose activations are recorded: every client's are alike."""
 _TYPICAL_LENGTH, _LONGEST_PUBLIC = 256, 512
 _FLOPS_PER_SECOND = 80e9
 """SmolLM2's step of 509 GFLOPs took 6.4 s on one core of the machine that made the reports."""
@@ -52,7 +45,7 @@ class SplitLlama(Target):
         return config.to_json()
 
     def roles(self, config: SplitLlamaConfig) -> Mapping[Role, SplitLlamaConfig]:
-        return {"audited": config}
+        return {role: config.as_role(role) for role in ("audited",)}
 
     def fingerprint(self, config: SplitLlamaConfig) -> str:
         from privbench.targets.split_llama import models, respondents
@@ -105,95 +98,11 @@ class SplitLlama(Target):
         folder: Path | None = None,
     ) -> TargetRun:
         """Read, split, tune, answer the test respondents' questions."""
+        from privbench.targets.split_llama.running import run_audited
+
+        def report(stage: str, share: float) -> None:
+            if progress is not None:
+                progress(f"{config.called}: {stage}", share)
+
         with one_torch_thread():
-            return _run(config, rng, progress or (lambda stage, share: None), folder)
-
-
-def _run(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, folder: Path | None) -> TargetRun:
-    from privbench.data.surveys import tabular
-    from privbench.data.surveys.samples import samples
-    from privbench.targets.split_llama import models, respondents
-    from privbench.targets.split_llama.answering import answer, utilities
-    from privbench.targets.split_llama.prompting import prompted
-    from privbench.targets.split_llama.public import PublicText, invented_texts
-    from privbench.targets.split_llama.system import System
-    from privbench.targets.split_llama.tape import Tape
-    from privbench.targets.split_llama.tokens import Encoder, lost
-
-    tuning = config.tuning
-    report("audited: reading the survey", 0.0)
-    people = respondents.load(config.data, tuning, rng)
-    outcome, splits = people.outcome, people.splits
-    base = models.load(config.model)
-    encoder, options = Encoder(base.tokenizer, base.context), outcome.question.answers
-    told = tuple(samples(splits.train, outcome))
-    encoded = encoder.encode_all(told, options)
-    asked = [*(question for question, _, _ in told[0].features), told[0].question]
-    order = rng.permutation(len(encoded))  # a file may be sorted: the first respondents are recorded
-    train = tuple(encoded[int(i)] for i in order)
-    test = encoder.encode_all(samples(splits.test, outcome), options)
-    system = System.build(base.model, train, splits.client[order], tuning, rng, config.defense)
-    tuned = tuning.tuned == "yes"
-    untold: tuple[str, ...] = ()
-    others: dict[str, Sequence[str]] = {}
-    if tuned:  # without a tuned system nothing is compared
-        others["logistic regression"] = tabular.logistic_regression(splits)
-        if tuning.tabular == "yes":
-            report("audited: FT-Transformer", 0.0)
-            others["FT-Transformer"] = tabular.ft_transformer(splits, config.seed)
-        if tuning.prompting == "yes":
-            said_untuned, untold = prompted(base.model, encoder, options, train, test, tuning.shots, rng, report)
-            others |= said_untuned
-    watched = system.shards[0].samples
-    table = base.model.model.embed_tokens.weight.detach()
-    public = None
-    if tuning.public:
-        texts = invented_texts(encoder, tuning.public, stream(config.seed, "public text"))
-        public = PublicText(texts, base.model, tuning.k)
-    words = encoder.vocabulary(len(table)) if invented(config.data) else None
-    with Tape(
-        CLIENT, watched[: tuning.record or len(watched)], system.passes, table, words,
-        labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder, public=public,
-    ) as tape:  # fmt: skip
-        if tuned:
-            losses = system.tune(tape, rng, report)
-        else:
-            system.send(tape, report)
-        transcript, secrets = tape.finish(_metadata(config, table, asked))
-    notes = (*people.notes, *_cut_short(*lost([*train, *test]), len(train) + len(test), base.context), *untold)
-    if not tuned:
-        return TargetRun(transcript, None, secrets, (), {}, people.fingerprint, notes=notes)
-    said = answer(
-        system.clients[0], system.server, [item.prompt for item in test], options, encoder,
-        partial(report, "audited: answering the test respondents"),
-    )  # fmt: skip
-    truth = splits.test.answers[outcome.question.column].tolist()
-    return TargetRun(
-        transcript,
-        None,
-        secrets,
-        utilities(outcome, truth, said, tabular.majority(splits), others, rng),
-        {"loss": losses},
-        people.fingerprint,
-        notes=notes,
-    )
-
-
-def _metadata(config: SplitLlamaConfig, table: Tensor, asked: Sequence[str]) -> dict[str, Any]:
-    """What was done to the activations, and what invented respondents were asked."""
-    found: dict[str, Any] = {}
-    if config.defense is not None:
-        found["mechanisms"] = [config.defense.mechanism(CLIENT, table).to_json()]
-    if invented(config.data):
-        found["questions"] = {CLIENT: [question.strip().rstrip(":") for question in asked]}
-    return found
-
-
-def _cut_short(count: int, most: int, total: int, context: int) -> tuple[str, ...]:
-    """Samples longer than the context, never silently."""
-    if not count:
-        return ()
-    return (
-        f"{count:,} of {total:,} samples were longer than the model's context of {context:,} tokens and lost their "
-        f"last questions, at most {most}.",
-    )
+            return run_audited(config, rng, report, folder)

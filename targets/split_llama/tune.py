@@ -156,4 +156,4 @@ def _stage(done: int, steps: int, seconds: float, loss: float) -> str:
     """Progress in words: a step's time, and the time left."""
     each = seconds / done
     left = round(each * (steps - done))
-    return f"audited: step {done} of {steps}, loss {loss:.3f}, {each:.2g} s each, {left // 60}:{left % 60:02d} left"
+    return f"step {done} of {steps}, loss {loss:.3f}, {each:.2g} s each, {left // 60}:{left % 60:02d} left"

@@ -19,7 +19,8 @@ from privbench.stats.shares import share_interval
 from privbench.target import TargetRun
 from privbench.targets.split_llama import models
 from privbench.targets.split_llama.public import PublicText, invented_texts
-from privbench.targets.split_llama.target import CLIENT, SplitLlama
+from privbench.targets.split_llama.running import CLIENT
+from privbench.targets.split_llama.target import SplitLlama
 from privbench.targets.split_llama.tokens import Encoder
 from privbench.threat import curious_server
 

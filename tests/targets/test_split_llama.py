@@ -29,7 +29,8 @@ from privbench.runner import prepare
 from privbench.seeds import stream
 from privbench.target import TargetRun
 from privbench.targets.split_llama.config import SplitLlamaConfig
-from privbench.targets.split_llama.target import CLIENT, SplitLlama
+from privbench.targets.split_llama.running import CLIENT
+from privbench.targets.split_llama.target import SplitLlama
 from privbench.targets.split_llama.tune import passes_of
 
 
@@ -269,7 +270,7 @@ def test_progress_says_what_is_done(llama: str) -> None:
     target = SplitLlama()
     config = target.configure(options(llama), default_registry())
     target.run(config, stream(0, "run"), progress=lambda stage, share: seen.append(stage))
-    assert {stage.partition(":")[0] for stage in seen} == {"audited"}
+    assert {stage.partition(":")[0] for stage in seen} == {"audited run"}
     for text in ("reading the survey", "0-shot prompting", "step 18 of 18", "answering the test respondents"):
         assert any(text in stage for stage in seen)
 

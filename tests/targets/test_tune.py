@@ -345,7 +345,7 @@ def test_progress_names_step_loss_and_time_left(people: tuple[Encoded, ...]) -> 
     run = Run(people, [0] * 4)
     assert [share for _, share in run.stages] == pytest.approx([(step + 1) / 6 for step in range(6)])
     for number, (stage, _) in enumerate(run.stages, start=1):
-        assert stage.startswith(f"audited: step {number} of 6, loss {run.losses[number - 1]:.3f}, ")
+        assert stage.startswith(f"step {number} of 6, loss {run.losses[number - 1]:.3f}, ")
         assert stage.endswith(" left")
     assert run.stages[-1][0].endswith(" 0:00 left")
 

@@ -1,0 +1,163 @@
+"""The runs of an audit of the split LLaMA, by what they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privbench.data.catalogue import invented
+from privbench.data.surveys import tabular
+from privbench.data.surveys.samples import Sample, samples
+from privbench.seeds import stream
+from privbench.target import Progress, TargetRun
+from privbench.targets.split_llama import models, respondents
+from privbench.targets.split_llama.answering import answer, utilities
+from privbench.targets.split_llama.config import SplitLlamaConfig
+from privbench.targets.split_llama.models import Base
+from privbench.targets.split_llama.prompting import prompted
+from privbench.targets.split_llama.public import PublicText, invented_texts
+from privbench.targets.split_llama.respondents import Respondents
+from privbench.targets.split_llama.system import System
+from privbench.targets.split_llama.tape import Tape
+from privbench.targets.split_llama.tokens import Encoded, Encoder, lost
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CLIENT = "client-1"
+"""Whose activations are recorded: every client's are alike."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """What every run starts from: respondents as token ids, and the base model. told: the training respondents' samples
+    in the survey's order; order, train, holder: a permutation, and in it their tokens and which client holds each.
+    """
+
+    people: Respondents
+    base: Base
+    encoder: Encoder
+    told: tuple[Sample, ...]
+    order: npt.NDArray[np.int64]
+    train: tuple[Encoded, ...]
+    test: tuple[Encoded, ...]
+
+    @classmethod
+    def load(cls, config: SplitLlamaConfig, rng: np.random.Generator) -> Material:
+        """Read or invent the survey, split it, and turn it into tokens; `InputError` for what a user can mend."""
+        people = respondents.load(config.data, config.tuning, rng)
+        base = models.load(config.model)
+        encoder, options = Encoder(base.tokenizer, base.context), people.outcome.question.answers
+        told = tuple(samples(people.splits.train, people.outcome))
+        encoded = encoder.encode_all(told, options)
+        order = rng.permutation(len(encoded))  # a file may be sorted: the first respondents are recorded
+        test = encoder.encode_all(samples(people.splits.test, people.outcome), options)
+        return cls(people, base, encoder, told, order, tuple(encoded[int(i)] for i in order), test)
+
+    @property
+    def options(self) -> Sequence[str]:
+        """The answers that the outcome's question allows."""
+        return self.people.outcome.question.answers
+
+    @property
+    def holder(self) -> npt.NDArray[np.int64]:
+        """Which client holds each of `train`."""
+        return self.people.splits.client[self.order]
+
+    @property
+    def table(self) -> Tensor:
+        """The public embedding table [V, d]."""
+        table: Tensor = self.base.model.model.embed_tokens.weight.detach()
+        return table
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The questions of a sample in their order, the outcome's last."""
+        return *(question for question, _, _ in self.told[0].features), self.told[0].question
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of the data."""
+        return *self.people.notes, *_cut_short(*lost([*self.train, *self.test]), len(self.train) + len(self.test), self.base.context)
+
+
+def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, folder: Path | None) -> TargetRun:
+    """Tune, record what the first client sends, answer the test respondents' questions."""
+    tuning = config.tuning
+    report("reading the survey", 0.0)
+    material = Material.load(config, rng)
+    outcome, splits, encoder = material.people.outcome, material.people.splits, material.encoder
+    model = material.base.model
+    system = System.build(model, material.train, material.holder, tuning, rng, config.defense)
+    tuned = tuning.tuned == "yes"
+    untold: tuple[str, ...] = ()
+    others: dict[str, Sequence[str]] = {}
+    if tuned:  # without a tuned system nothing is compared
+        others["logistic regression"] = tabular.logistic_regression(splits)
+        if tuning.tabular == "yes":
+            report("FT-Transformer", 0.0)
+            others["FT-Transformer"] = tabular.ft_transformer(splits, config.seed)
+        if tuning.prompting == "yes":
+            said_untuned, untold = prompted(
+                model, encoder, material.options, material.train, material.test, tuning.shots, rng, report
+            )
+            others |= said_untuned
+    watched = system.shards[0].samples
+    public = None
+    if tuning.public:
+        texts = invented_texts(encoder, tuning.public, stream(config.seed, "public text"))
+        public = PublicText(texts, model, tuning.k)
+    words = encoder.vocabulary(len(material.table)) if invented(config.data) else None
+    with Tape(
+        CLIENT, watched[: tuning.record or len(watched)], system.passes, material.table, words,
+        labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder, public=public,
+    ) as tape:  # fmt: skip
+        if tuned:
+            losses = system.tune(tape, rng, report)
+        else:
+            system.send(tape, report)
+        transcript, secrets = tape.finish(_metadata(config, material))
+    notes = (*material.notes, *untold)
+    fingerprint = material.people.fingerprint
+    if not tuned:
+        return TargetRun(transcript, None, secrets, (), {}, fingerprint, notes=notes)
+    said = answer(
+        system.clients[0], system.server, [item.prompt for item in material.test], material.options, encoder,
+        partial(report, "answering the test respondents"),
+    )  # fmt: skip
+    truth = splits.test.answers[outcome.question.column].tolist()
+    return TargetRun(
+        transcript,
+        None,
+        secrets,
+        utilities(outcome, truth, said, tabular.majority(splits), others, rng),
+        {"loss": losses},
+        fingerprint,
+        notes=notes,
+    )
+
+
+def _metadata(config: SplitLlamaConfig, material: Material) -> dict[str, Any]:
+    """What was done to the activations, and what invented respondents were asked."""
+    found: dict[str, Any] = {}
+    if config.defense is not None:
+        found["mechanisms"] = [config.defense.mechanism(CLIENT, material.table).to_json()]
+    if invented(config.data):
+        found["questions"] = {CLIENT: [question.strip().rstrip(":") for question in material.asked]}
+    return found
+
+
+def _cut_short(count: int, most: int, total: int, context: int) -> tuple[str, ...]:
+    """Samples longer than the context, never silently."""
+    if not count:
+        return ()
+    return (
+        f"{count:,} of {total:,} samples were longer than the model's context of {context:,} tokens and lost their "
+        f"last questions, at most {most}.",
+    )
