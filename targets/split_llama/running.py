@@ -84,7 +84,8 @@ class Material:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of the data."""
-        return *self.people.notes, *_cut_short(*lost([*self.train, *self.test]), len(self.train) + len(self.test), self.base.context)
+        everybody = [*self.train, *self.test]
+        return *self.people.notes, *_cut_short(*lost(everybody), len(everybody), self.base.context)
 
 
 def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, folder: Path | None) -> TargetRun:

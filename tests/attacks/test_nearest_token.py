@@ -50,6 +50,21 @@ def test_blocks_change_nothing() -> None:
     assert np.array_equal(whole.accumulated, parts.accumulated)
 
 
+def test_repeated_activations_are_looked_up_once_and_read_alike() -> None:
+    """Also where two different activations look the same to what finds repetitions."""
+    view = token_stand(5, 1.0).view()
+    once = np.asarray(view.array(f"activations/{VICTIM}"))
+    mark = np.cos(np.float32(1.0))
+    twice = np.concatenate([once, once, once], axis=2)
+    arrays = {f"activations/{VICTIM}": twice, "public/embedding": view.array("public/embedding")}
+    found = run(replace(view, arrays=arrays))
+    assert np.array_equal(found.single, np.concatenate([run(view).single] * 3, axis=2))
+    alike = np.tile(np.array([[mark, 0.0], [0.0, 1.0]], np.float32), (RECORDS, 50, 1))[None]
+    table = np.array([[0.0, 1.0], [mark, 0.0]], np.float32)
+    arrays = {f"activations/{VICTIM}": alike, "public/embedding": table}
+    assert np.array_equal(run(replace(view, arrays=arrays)).single[0], np.tile([1, 0], (RECORDS, 50)))
+
+
 def test_two_rows_under_noise_are_told_apart_at_the_rate_of_their_distance() -> None:
     """P(right) = Phi(|e1 - e0| / (2 sigma)); 40,000 tokens, 4 standard errors."""
     rng = np.random.default_rng(3)
