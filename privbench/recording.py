@@ -311,6 +311,13 @@ class Secrets(Recording):
         empty = np.flatnonzero((answers < 0).all(axis=1))
         if len(empty):
             raise InputError(f"{where}: '{name}/answers' marks no answer of record {int(empty[0])}; leave it out.")
+        lost = np.argwhere((answers >= 0) & (np.asarray(tokens) < 0))
+        if len(lost):
+            record, place = map(int, lost[0])
+            raise InputError(
+                f"{where}: '{name}/answers' marks place {place} of record {record} as an answer to question "
+                f"{int(answers[record, place])}, and '{name}' holds no token there (-1); give it, or mark the template."
+            )
 
 
 def _flat(labels: Array) -> Array:

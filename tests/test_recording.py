@@ -135,6 +135,10 @@ def test_inputs_without_answers_are_no_token_inputs() -> None:
             {"answers": np.stack([ANSWERS[0], np.full(4, -1)])},
             "'inputs/c/answers' marks no answer of record 1; leave it out",
         ),
+        (
+            {"inputs": np.where(ANSWERS >= 0, -1, TOKENS)},
+            r"marks place \d of record 0 as an answer to question 0, and 'inputs/c' holds no token there",
+        ),
         ({"inputs": TOKENS.astype(np.uint8)}, "'inputs/c' has type uint8; allowed: float32, float16, bfloat16, int64"),
         ({"answers": ANSWERS.astype(np.float32)}, "'inputs/c/answers' has type float32; allowed: int64"),
         ({"answers": ANSWERS[:, :, None]}, r"'inputs/c/answers' has shape \[2, 4, 1\]; it must be \[N, L\]"),

@@ -235,6 +235,7 @@ def _require_inputs(transcript: Transcript, secrets: Secrets) -> None:
                 f"{transcript.where}: 'activations/{party}' has {list(sent.shape[1:3])} records and tokens, "
                 f"'inputs/{party}' in {secrets.where} has {list(tokens.shape)}; they must be the same."
             )
+        _require_slots(transcript, secrets, party)
     for name, array in transcript.arrays.items():
         kind, axis = name.split("/")[0], 0 if name.startswith("outputs/") else 1
         asked = {"outputs": MEMBER, "checkpoints": MEMBER, "reference": MEMBER}
@@ -245,6 +246,27 @@ def _require_inputs(transcript: Transcript, secrets: Secrets) -> None:
                 f"{secrets.where} holds '{of}' of {len(ours)} records, '{name}' in {transcript.where} has "
                 f"{array.shape[axis]}; they must be the same records in the same order."
             )
+
+
+def _require_slots(transcript: Transcript, secrets: Secrets, party: str) -> None:
+    """Every answer stands where something was sent, in reply to a question that was asked: no attack could read
+    another, and it would count as hidden.
+    """
+    answers, mask = secrets.array(f"inputs/{party}/answers"), transcript.arrays.get(f"activations/{party}/mask")
+    if mask is not None:
+        unsent = np.argwhere((answers >= 0) & (np.asarray(mask) == 0))
+        if len(unsent):
+            record, place = map(int, unsent[0])
+            raise InputError(
+                f"{secrets.where}: place {place} of record {record} answers question {int(answers[record, place])}, "
+                f"and 'activations/{party}/mask' says that nothing was sent there; mend the one or the other."
+            )
+    asked = transcript.metadata.get("questions", {}).get(party)
+    if asked is not None and int(answers.max()) >= len(asked):
+        raise InputError(
+            f"{secrets.where}: 'inputs/{party}/answers' has an answer to question {int(answers.max())}; 'questions' in "
+            f"the metadata of {transcript.where} names {len(asked)} of {party}, counted from 0. Name them all."
+        )
 
 
 def _require_matching(transcript: Transcript, oracle: Oracle) -> None:

@@ -118,9 +118,17 @@ def another_client(sent: Arrays, hidden: Arrays) -> None:
         hidden[name.replace(VICTIM, "client-9")] = hidden.pop(name)
 
 
+def unsent(sent: Arrays, hidden: Arrays) -> None:
+    answers = hidden[f"inputs/{VICTIM}/answers"]
+    record, place = np.argwhere(answers >= 0)[7]
+    sent[f"activations/{VICTIM}/mask"] = np.ones(answers.shape, np.uint8)
+    sent[f"activations/{VICTIM}/mask"][record, place] = 0
+
+
 @pytest.mark.parametrize(
     ("edit", "more", "said"),
     [
+        (unsent, (), f"'activations/{VICTIM}/mask' says that nothing was sent there"),
         (without(f"inputs/{VICTIM}/answers"), (), "secrets.safetensors marks no canaries and no answers"),
         (
             without(f"activations/{VICTIM}", f"activations/{VICTIM}/mask"),
@@ -146,6 +154,13 @@ def test_what_cannot_be_audited_is_one_line(
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_an_answer_to_a_question_that_was_not_asked_is_refused(command_line: CommandLine, tmp_path: Path) -> None:
+    asked = {"questions": {VICTIM: ["Age", "Sleep", "Work", "Mood"]}}
+    done = command_line(*arguments(recorded(tmp_path / "files", metadata=asked)))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "has an answer to question 4; 'questions' in the metadata of transcript.safetensors names 4" in done.stderr
 
 
 def test_an_oracle_of_gradients_that_are_not_there_is_refused(command_line: CommandLine, tmp_path: Path) -> None:
