@@ -17,6 +17,7 @@ from privbench.attack import (
     input_mechanism,
     view_of,
 )
+from privbench.drift import drift
 from privbench.errors import InputError
 from privbench.measure import Refused, try_each
 from privbench.mechanism import Mechanism
@@ -58,6 +59,7 @@ class Spoken:
 class Inversions:
     """All inversions of one run. `victim`: whose inputs; scored [m]: record numbers.
 
+    drift: how far each release had moved from the public base's (`privbench.drift`); empty where that is not known.
     shown: the attack that read most answers from all releases, and examples what it read of the first records; None
     and empty where records are real, or what tokens mean is not recorded.
     """
@@ -68,6 +70,7 @@ class Inversions:
     releases: int
     scored: Index
     mechanism: Mechanism | None
+    drift: tuple[float, ...]
     shown: str | None
     examples: tuple[tuple[Spoken, ...], ...]
 
@@ -107,7 +110,9 @@ def invert_all(
     best = max(read, key=lambda name: outcomes[name].found[releases, METRICS[1]].value, default=None)
     examples = _examples(run, truth, read[best]) if invented and best is not None else ()
     mechanism = input_mechanism(run.mechanisms, victim)
-    return Inversions(victim, outcomes, refused, releases, scored, mechanism, best if examples else None, examples)
+    moved = drift(run.transcript.arrays, victim, truth.tokens)
+    shown = best if examples else None
+    return Inversions(victim, outcomes, refused, releases, scored, mechanism, moved, shown, examples)
 
 
 def _examples(run: TargetRun, truth: Truth, read: Index) -> tuple[tuple[Spoken, ...], ...]:

@@ -162,6 +162,7 @@ def describe_inputs(inputs: Inversions | None, secrets: Secrets) -> dict[str, An
         "records": len(answers),
         "questions": int(answers.max()) + 1,
         "releases": inputs.releases,
+        "drift": list(inputs.drift),
         "shown": inputs.shown,
         "examples": [[asdict(item) for item in person] for person in inputs.examples],
     }

@@ -182,7 +182,7 @@ def _inputs_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: 
             found[over, metric] = Recovered(value, shuffled, base, squares, said["records"], n)
         outcomes[name] = Inverted(card, threat, found, scores[f"curve/{key}"])
     index, mechanism = scores[f"index/{said['name']}"], input_mechanism(mechanisms, victim)
-    return Inversions(victim, outcomes, refused, said["releases"], index, mechanism, said.get("shown"), ())
+    return Inversions(victim, outcomes, refused, said["releases"], index, mechanism, (), said.get("shown"), ())
 
 
 def _members_again(audit: Audit, scores: Scores, registry: Registry) -> Membership:

@@ -50,6 +50,7 @@ def contradictions(audit: Audit, scores: Scores, registry: Registry) -> Iterator
     if parts.configured:
         yield from _target(parts, registry)
     yield from _examples(parts)
+    yield from _drift(parts.audit)
     yield from _planned(audit, parts.given, registry)
     yield from _attacks(parts, scores, registry)
     yield from mechanisms(parts)
@@ -146,6 +147,13 @@ def _examples(parts: Parts) -> Iterator[str]:
     for part in ("inputs", "estimates"):
         if (getattr(parts.audit, part) or {}).get("examples"):
             yield f"{part}: examples of persons who are not invented"
+
+
+def _drift(audit: Audit) -> Iterator[str]:
+    """One number a release, or none at all."""
+    said = audit.inputs or {}
+    if said.get("drift") and len(said["drift"]) != said["releases"]:
+        yield f"inputs/drift: has {len(said['drift'])} numbers for {said['releases']} releases"
 
 
 def _options(given: Mapping[str, Any]) -> AuditOptions:

@@ -114,11 +114,21 @@ def secret_notes(audit: Audit) -> Iterator[str]:
         yield (
             f"The answers of {audit.inputs['records']:,} respondents to up to {audit.inputs['questions']} questions "
             "went through the cut; an attack is scored on the answers alone, of every one of these respondents."
+            f"{_drift_note(audit.inputs)}"
         )
     records = "stays" if of_patients(audit) else "records"
     for said in (members.note(audit, records), estimates.note(audit, records), _split_note(audit)):
         if said is not None:
             yield said
+
+
+def _drift_note(inputs: Mapping[str, Any]) -> str:
+    """How far training, and noise, had moved what was sent."""
+    moved = inputs.get("drift", ())
+    if not moved:
+        return ""
+    later = f" in the first release, {number(moved[-1])} in the last" if len(moved) > 1 else ""
+    return f" What was sent lies {number(moved[0])} times a row's length from its tokens' public rows{later}."
 
 
 def _split_note(audit: Audit) -> str | None:

@@ -245,8 +245,10 @@ def test_recorded_inputs_are_read_by_a_curious_server(registry: Registry, tmp_pa
     read = [item for item in found.findings if item.secret == f"input/{VICTIM}"]
     assert {(item.threat_model, str(item.verdict)) for item in read} == {("curious server", "UNCOVERED")}
     assert [item.releases for item in read if item.attack == "inversion/nearest-token"] == [1, 1, 2, 2]
+    inputs = dict(found.inputs or {})
+    assert len(inputs.pop("drift")) == 2
     said = {"name": f"input/{VICTIM}", "records": 150, "questions": 5, "releases": 2}
-    assert found.inputs == {**said, "shown": None, "examples": []}
+    assert inputs == {**said, "shown": None, "examples": []}
     assert "curious server" in {threat["label"] for threat in found.threats}
     assert {item.party for item in found.findings if item.secret.startswith("canary/")} == {"A"}
 
