@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import AttackCard, Index, Reconstruction, View
-from privbench.attacks.inversion.lookup import Floats, Sent, TokenInversion, squared, table_of
+from privbench.attacks.inversion.lookup import Floats, Sent, TokenInversion, squared, table_of, weight
 from privbench.threat import Channel, Knowledge
 
 Floats64 = npt.NDArray[np.float64]
@@ -102,7 +102,8 @@ class AffineToken(TokenInversion):
         return rows, found
 
     def _followed(self, sent: Sent, table: Floats, rows: Index, found: Affine) -> Iterator[Index]:
-        """Row numbers [n] after each release: the e with the least sum over releases of |h - e @ matrix - shift|^2.
+        """Row numbers [n] after each release: the e with the least sum over releases of |h - e @ matrix - shift|^2,
+        each by its weight.
 
         That sum is e @ gram @ e - 2 toward @ e but for what no e changes. rows, found: of the first release by itself.
         """
@@ -111,9 +112,11 @@ class AffineToken(TokenInversion):
         for t, now in enumerate(sent):
             if t > 0:
                 found = found.fitted(self._at_scale(now, found.of(table), rows), rows, table, self.stiffness)
-            at_scale = self._at_scale(now, found.of(table), rows)
-            gram += found.matrix @ found.matrix.T
-            toward += ((at_scale - found.shift) @ found.matrix.T).astype(np.float32)
+            mapped = found.of(table)
+            at_scale = self._at_scale(now, mapped, rows)
+            own = weight(at_scale, mapped[rows])
+            gram += own * (found.matrix @ found.matrix.T)
+            toward += (own * ((at_scale - found.shift) @ found.matrix.T)).astype(np.float32)
             rows = self._least(toward, table, np.einsum("vd,vd->v", table @ gram, table).astype(np.float32))
             yield rows
 

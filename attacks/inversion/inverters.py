@@ -50,6 +50,16 @@ class Pairs:
         parts = (slice(None, last), slice(last, None))
         return Pairs(*(self._rows(parts[0]))), Pairs(*(self._rows(parts[1])))
 
+    @property
+    def middles(self) -> Floats:
+        """[V, d]: the mean of each token's activations in standard units; 0 of tokens that no text holds."""
+        there = self.tokens >= 0
+        sums = np.zeros((len(self.table), self.units.shape[2]))
+        np.add.at(sums, self.tokens[there], self.units[there])
+        counts = np.bincount(self.tokens[there], minlength=len(sums))
+        means: Floats = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
+        return means
+
     def _rows(self, part: slice) -> tuple[Index, Floats, Floats]:
         return self.tokens[part], self.units[part], self.table
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from privbench.attack import AttackCard, Reconstruction, View
-from privbench.attacks.inversion.lookup import ACTIVATIONS, TOKENS, Sent, TokenInversion, table_of
+from privbench.attacks.inversion.lookup import ACTIVATIONS, TOKENS, Sent, TokenInversion, table_of, weight
 from privbench.threat import Channel, Knowledge
 
 
@@ -52,18 +52,25 @@ class LearnedToken(TokenInversion):
         return None
 
     def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
-        """Each release on its own, and the mean of what the inverter makes of all so far."""
+        """Each release on its own, and the mean of what the inverter makes of all so far, each by its weight: by how
+        near its activations lie to public ones of the tokens that they are read as.
+        """
         from privbench.attacks.inversion.inverters import Pairs, inverter, standard
 
         sent, table = Sent.of(view), table_of(view)
         public = np.asarray(view.array(ACTIVATIONS)).astype(np.float32)
-        found = inverter(Pairs.of(np.asarray(view.array(TOKENS)), public, table), rng)
+        pairs = Pairs.of(np.asarray(view.array(TOKENS)), public, table)
+        found, middles = inverter(pairs, rng), pairs.middles
         single, accumulated = [], []
-        total = np.zeros((int(sent.there.sum()), table.shape[1]), np.float32)
-        for t, now in enumerate(sent):
-            rows = found.rows(sent.padded(standard(now)))[sent.there]
-            total += rows
-            single.append(sent.tokens(self.nearest(rows, table, found.squares)))
-            mean = total / np.float32(t + 1)
-            accumulated.append(single[0] if t == 0 else sent.tokens(self.nearest(mean, table, found.squares)))
+        total, weights = np.zeros((int(sent.there.sum()), table.shape[1]), np.float32), 0.0
+        said = None
+        for now in sent:
+            units = standard(now)
+            rows = found.rows(sent.padded(units))[sent.there]
+            read = self.nearest(rows, table, found.squares)
+            own = weight(units, middles[read if said is None else said])
+            total, weights = total + np.float32(own) * rows, weights + own
+            said = read if said is None else self.nearest(total / np.float32(weights), table, found.squares)
+            single.append(sent.tokens(read))
+            accumulated.append(sent.tokens(said))
         return Reconstruction(np.stack(single), np.stack(accumulated))

@@ -18,6 +18,10 @@ EMBEDDING, TOKENS, ACTIVATIONS = "public/embedding", "public/tokens", "public/ac
 """What everybody knows: the base's table [V, d], texts [A, L] with -1 as padding, what its layers make of them."""
 
 
+_EXACT, _LEAST = 1e-8, 1e-20
+"""Mean squared distance, in mean squares and by itself, below which a release is as good as exact."""
+
+
 @dataclass(frozen=True)
 class Sent:
     """What a victim sent for the m candidates, release by release; there [m, L]: where it sent something."""
@@ -95,6 +99,15 @@ class TokenInversion(Inversion):
             better = closest < best
             best[better], found[better] = closest[better], nearest[better] + start
         return found
+
+
+def weight(sent: Floats, rows: Floats) -> float:
+    """How much a release counts beside others: one over the mean squared distance of what was sent [n, d] from the rows
+    [n, d] that it is read as. Noise of one size makes all count alike; a client that moved
+    away from the public base makes its later releases count less.
+    """
+    left, whole = (float(squared(part).mean(dtype=np.float64)) for part in (sent - rows, rows))
+    return 1 / max(left, _EXACT * whole, _LEAST)
 
 
 def _distinct(rows: Floats) -> tuple[Index, Index]:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from privbench.attack import AttackCard, Reconstruction, View
-from privbench.attacks.inversion.lookup import Floats, Sent, TokenInversion, table_of
+from privbench.attacks.inversion.lookup import Floats, Sent, TokenInversion, table_of, weight
 from privbench.threat import Channel, Knowledge
 
 
@@ -24,20 +24,23 @@ class NearestToken(TokenInversion):
         name="inversion/nearest-token",
         summary="nearest row of the public embedding table for every cut activation",
         paper="folklore; the first step of embedding inversion (Song and Raghunathan 2020)",
-        deviates="no learning: Euclidean distance to the table of the public base model, releases averaged",
+        deviates="no learning: Euclidean distance to the table of the public base model, releases averaged by weight",
         channels=(Channel.ACTIVATIONS,),
         knowledge=(Knowledge.BASE,),
         cost="one product of activations and table per release: seconds for thousands of tokens",
     )
 
     def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
-        """Each release on its own, and the mean of all so far: the row whose summed squared distance is least."""
+        """Each release on its own, and the mean of all so far, each by its weight."""
         sent, table = Sent.of(view), table_of(view)
         single, accumulated = [], []
-        total: Floats | None = None
-        for t, now in enumerate(sent):
-            total = now if total is None else total + now
-            single.append(sent.tokens(self.nearest(now, table)))
-            mean = total / np.float32(t + 1)
-            accumulated.append(single[0] if t == 0 else sent.tokens(self.nearest(mean, table)))
+        total: Floats = np.zeros((int(sent.there.sum()), table.shape[1]), np.float32)
+        weights, rows = 0.0, None
+        for now in sent:
+            found = self.nearest(now, table)
+            own = weight(now, table[found if rows is None else rows])
+            total, weights = total + np.float32(own) * now, weights + own
+            rows = found if rows is None else self.nearest(total / np.float32(weights), table)
+            single.append(sent.tokens(found))
+            accumulated.append(sent.tokens(rows))
         return Reconstruction(np.stack(single), np.stack(accumulated))

@@ -106,11 +106,21 @@ def test_a_map_is_followed_from_release_to_release(attack: AffineToken) -> None:
     """From the identity to a map that no single release gives away."""
     here = token_stand(4, releases=1)
     rows = np.asarray(here.view().array(NAME))[0]
-    view = sending(here, np.stack([rows @ mixing(4, size) for size in (0, 1, 2, 4)]))
-    found = run(attack, view)
+    found = run(attack, sending(here, np.stack([rows @ mixing(4, size) for size in (0, 1, 2, 4)])))
     assert here.read(found.single[-1]).value < 0.5
     assert here.read(found.accumulated[-1]).value > 0.99
-    assert here.read(run(NearestToken(), view).accumulated[-1]).value < 0.9
+
+
+def test_a_map_that_is_followed_averages_noise() -> None:
+    """Where the first release alone is not read, later ones help only whoever follows the map."""
+    here = token_stand(4, releases=1)
+    rows = np.asarray(here.view().array(NAME))[0]
+    moved = np.stack([rows @ mixing(4, size) for size in (0, 1, 2, 4)])
+    noise = 0.5 * moved.std() * np.random.default_rng(4).standard_normal(moved.shape)
+    view = sending(here, (moved + noise).astype(np.float32))
+    followed, plain = (here.read(run(attack, view).accumulated[-1]).value for attack in (AffineToken(), NearestToken()))
+    assert followed > 0.95
+    assert plain < followed - 0.1
 
 
 @pytest.mark.parametrize(("share", "plain"), [(0.5, 0.95), (0.01, 0.4)])

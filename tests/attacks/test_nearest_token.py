@@ -40,7 +40,32 @@ def test_it_is_its_naive_twin() -> None:
     found = run(view)
     for t in range(2):
         assert np.array_equal(found.single[t][:20], nearest(sent[t][:20]))
-    assert np.array_equal(found.accumulated[1][:20], nearest(sent.mean(0)[:20]))
+    read = nearest(sent[0])
+    one, two = (1 / ((sent[t] - table[read]) ** 2).sum(-1).mean() for t in range(2))
+    mean = (one * sent[0] + two * sent[1]) / (one + two)
+    assert np.array_equal(found.accumulated[1][:20], nearest(mean[:20]))
+
+
+def test_a_client_that_moved_away_hides_nothing_that_it_sent_before() -> None:
+    """A release of another scale counts by what it still shows: a plain mean of both would be read as the second."""
+    here = token_stand(6, releases=1)
+    rows = np.asarray(here.view().array(f"activations/{VICTIM}"))[0]
+    turned = 8 * rows @ np.linalg.qr(np.random.default_rng(6).standard_normal((rows.shape[2],) * 2))[0]
+    arrays = {**here.view().arrays, f"activations/{VICTIM}": np.stack([rows, turned]).astype(np.float32)}
+    found = run(replace(here.view(), arrays=arrays))
+    assert here.read(found.single[1]).value < 0.3
+    assert here.read(found.accumulated[1]).value > 0.99
+
+
+def test_noise_of_one_size_is_averaged_as_by_a_plain_mean() -> None:
+    """Of noise alone the plain mean is the best reader; the weighted one reads as much, to one hundredth."""
+    here = token_stand(7, 3.0, releases=8)
+    view = here.view()
+    sent, table = (np.asarray(view.array(name), np.float32) for name in (f"activations/{VICTIM}", "public/embedding"))
+    plain = np.stack([(((row[:, None] - table) ** 2).sum(-1)).argmin(-1) for row in sent.mean(0)])
+    weighted = here.read(run(view).accumulated[-1]).value
+    assert 0.5 < weighted < 0.99
+    assert abs(weighted - here.read(plain).value) < 0.01
 
 
 def test_blocks_change_nothing() -> None:
