@@ -62,7 +62,8 @@ def markdown(audit: Audit) -> str:
         "## Findings for information",
         "",
     ]
-    lines += [f"- {words.sentence(item, audit)}" for item in words.descriptive(audit)] or ["None."]
+    told = [*(words.sentence(item, audit) for item in words.descriptive(audit)), *words.not_run(audit)]
+    lines += [f"- {item}" for item in told] or ["None."]
     note = notes.rho_note(audit)
     if note:
         lines += ["", note]

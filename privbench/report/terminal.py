@@ -64,7 +64,9 @@ def show(audit: Audit, console: Console) -> None:
     _heading(console, "Findings for information")
     for finding in words.descriptive(audit):
         console.print(_line(finding, audit))
-    if not words.descriptive(audit):
+    for said in words.not_run(audit):
+        _note(console, f"{words.MARKS[Verdict.NOT_APPLICABLE]} {said}")
+    if not words.descriptive(audit) and not words.not_run(audit):
         _note(console, "None.")
     _note(console, notes.rho_note(audit))
     _details(console, audit)

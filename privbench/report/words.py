@@ -139,13 +139,28 @@ def confirmatory(audit: Audit) -> tuple[Finding, ...]:
 
 
 def descriptive(audit: Audit) -> tuple[Finding, ...]:
-    """All others that no table shows; what reads the same (an attack that could not be run) once."""
+    """All others that were measured and that no table shows; what reads the same once."""
     first: dict[str, Finding] = {}
     for finding in audit.findings:
-        shown = finding.metric in TABLED if finding.value is not None else finding.verdict == Verdict.FAILED
-        if finding.role != "confirmatory" and not shown:
+        if finding.role != "confirmatory" and finding.value is not None and finding.metric not in TABLED:
             first.setdefault(sentence(finding, audit), finding)
     return tuple(first.values())
+
+
+def not_run(audit: Audit) -> tuple[str, ...]:
+    """Of each reason for which attacks could not be run, which ones, in a sentence."""
+    found: dict[str, dict[str, None]] = {}
+    for item in audit.findings:
+        if item.value is None and item.verdict == Verdict.NOT_APPLICABLE:
+            found.setdefault(item.reason, {}).setdefault(attack_name(item))
+    return tuple(
+        f"{_capital(_listed(list(names)))}: {Verdict.NOT_APPLICABLE}. {_capital(reason)}."
+        for reason, names in found.items()
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def broken(audit: Audit) -> tuple[Finding, ...]:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from privbench.options import AuditOptions
-from privbench.record import Audit
+from privbench.record import Audit, Finding
 from privbench.registry import Registry
 from privbench.report import notes, utility, words
 from privbench.report.figure import leakage_over_releases
@@ -50,14 +50,23 @@ def test_the_page_is_self_contained(small_audit: AuditResult) -> None:
     assert "svg" in checker.tags
 
 
+def spoken(finding: Finding, audit: Audit) -> str:
+    """How a page says it."""
+    if finding.verdict == "NOT_APPLICABLE":
+        (said,) = (item for item in words.not_run(audit) if item.lower().endswith(f" {finding.reason}.".lower()))
+        assert words.attack_name(finding).lower() in said.lower()
+        return said
+    in_words = finding.metric not in words.TABLED or finding.value is None
+    return words.sentence(finding, audit) if in_words else words.measured(finding)
+
+
 def test_every_finding_is_on_every_page(small_audit: AuditResult, told: Mapping[str, str]) -> None:
     """About coins, or without a value, in a sentence; any other by its value with the interval, in a table."""
     audit = small_audit.audit
     for name, text in told.items():
         flat = re.sub(r"\s+", " ", text)
         for finding in audit.findings:
-            spoken = finding.metric == "accuracy" or finding.value is None
-            assert (words.sentence(finding, audit) if spoken else words.measured(finding)) in flat, (name, finding.id)
+            assert spoken(finding, audit) in flat, (name, finding.id)
 
 
 def test_every_flag_and_assumption_is_told(small_audit: AuditResult) -> None:
