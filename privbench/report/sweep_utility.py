@@ -13,7 +13,7 @@ from privbench.sweep.record import Row, Sweep
 Items = Sequence[Mapping[str, Any]]
 
 NOTE = (
-    "Means over seeds: each draws its respondents, their split, the start and the order of training anew, so that the "
+    "Means over seeds: each draws its records, their split, the start and the order of training anew, so that the "
     "95% intervals (Student's t over seeds) hold all of these. A gain counts when its interval is above 0."
 )
 

@@ -36,6 +36,9 @@ class Draw:
                         (p - y) G, saturated where both sides reach C
     signal              every gradient is so many times what is declared: 1 is honest
     batch               records per batch, for a nominal claim and for the faults of a batch
+    noise               per-task, once (on the sum) or separate (each task sent apart)
+    broken              no, or a fault: skips-noise, reuses-noise, one-draw, half-noise, clip-after-sum, batch-max,
+                        mean-loss, batch-level
     inputs, cut_noise   so many independent standard normal inputs behind a linear cut, sent as width numbers with noise
                         of this size: the best estimate explains 1 / (1 + cut_noise^2) of each (0 inputs: none are sent)
     """
