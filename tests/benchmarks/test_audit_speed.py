@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import statistics
-import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import psutil
+from auditing import audited
 
 from privbench.options import AuditOptions
 from privbench.registry import Registry
@@ -19,44 +15,13 @@ from privbench.target import REFERENCE
 from privbench.targets.prism.target import Prism
 from privbench.workers import Job, run_all
 
-AUDIT = [sys.executable, "-m", "privbench", "audit", "--target", "prism", "--eps", "0.5", "--exit-zero", "--quiet"]
-
-
-def audited(out: Path, attacks: str) -> tuple[float, float]:
-    """Seconds, and megabytes at the peak, of an audit that finds no reference models in its cache."""
-    peaks: list[float] = []
-    environment = {**os.environ, "PRIVBENCH_CACHE": str(out / "cache")}
-    command = [*AUDIT, "--attacks", attacks, "--out", str(out)]
-    started = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as process:
-        watcher = threading.Thread(target=lambda: peaks.append(peak_megabytes(process.pid)))
-        watcher.start()
-        process.wait()
-        watcher.join()
-    if process.returncode != 0:
-        raise RuntimeError(f"the audit ended with {process.returncode}")
-    return time.monotonic() - started, max(peaks)
-
-
-def peak_megabytes(pid: int) -> float:
-    """Largest sum of proportional set sizes of a process and its children, sampled ten times a second."""
-    peak, process = 0.0, psutil.Process(pid)
-    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-        total = 0
-        for item in (process, *process.children(recursive=True)):
-            try:
-                total += item.memory_full_info().pss
-            except psutil.Error:
-                continue  # it ended between the listing and the look
-        peak = max(peak, total / 1e6)
-        time.sleep(0.1)
-    return peak
+PRISM = ("--target", "prism", "--eps", "0.5", "--attacks")
 
 
 def test_label_attacks_on_prism(benchmark: Any, tmp_path: Path) -> None:
     """Required: under 90 s, and under 2 GB summed over its processes (extra: peak_mb, proportional set size)."""
     found: list[tuple[float, float]] = []
-    benchmark.pedantic(lambda: found.append(audited(tmp_path, "label")), rounds=1)
+    benchmark.pedantic(lambda: found.append(audited(tmp_path, *PRISM, "label")), rounds=1)
     benchmark.extra_info["peak_mb"] = round(found[0][1])
 
 
@@ -67,7 +32,7 @@ def test_membership_and_inversion_on_prism(benchmark: Any, tmp_path: Path) -> No
     found: list[tuple[float, float]] = []
 
     def both() -> None:
-        found.extend(audited(tmp_path / attacks, attacks) for attacks in ("label", "all"))
+        found.extend(audited(tmp_path / attacks, *PRISM, attacks) for attacks in ("label", "all"))
 
     benchmark.pedantic(both, rounds=1)
     benchmark.extra_info["beyond"] = round(found[1][0] - found[0][0])
