@@ -73,7 +73,34 @@ $(TOKENS)/surveys/sweep.json: | $(VENV)/.installed
 	  --data dass:$(SURVEYS)/dass42/dass42_items_demo_n5000.csv,outcome=depression \
 	  --data mental-health:$(SURVEYS)/mental_health/mental_health_dataset.zip,outcome=treatment --out $(@D)
 
-$(TOKENS)/README.md: $(TOKENS)/noise/sweep.json $(TOKENS)/depth/sweep.json $(TOKENS)/surveys/sweep.json $(TOKENS)/page.py
+# A small client sends all of its respondents twenty times; at three times the server's rate it moves far.
+$(TOKENS)/steps/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(TOKEN_SWEEP) --seeds 3 --set train=160 --set test=200 --set record=40 \
+	  --set client_rate=0.1,1,3 --out $(@D)
+
+$(TOKENS)/labels/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench sweep --target split-llama --attacks label --set prompting=no --set labels=client \
+	  --set train_head=no,yes --seeds 3 --out $(@D) --exit-zero
+
+$(TOKENS)/members/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench sweep --target split-llama --attacks membership --set prompting=no --seeds 3 \
+	  --defense none --defense activation-gaussian:clip=1,noise=2 --out $(@D) --exit-zero
+
+SMOLLM2_SWEEP := $(TOKEN_SWEEP) --model smollm2
+$(TOKENS)/smollm2/noise/sweep.json: | $(VENV)/.installed smollm2
+	$(BIN)/privbench $(SMOLLM2_SWEEP) --set tuned=no --set train=256 --set record=64 --defense none \
+	  --defense activation-gaussian:clip=1,noise=1 --defense activation-gaussian:clip=1,noise=2 \
+	  --defense activation-gaussian:clip=1,noise=4 --out $(@D)
+
+$(TOKENS)/smollm2/depth/sweep.json: | $(VENV)/.installed smollm2
+	$(BIN)/privbench $(SMOLLM2_SWEEP) --set tuned=no --set train=256 --set record=64 --set k=0,1,2 --out $(@D)
+
+$(TOKENS)/smollm2/steps/sweep.json: | $(VENV)/.installed smollm2
+	$(BIN)/privbench $(SMOLLM2_SWEEP) --set clients=2 --set train=32 --set validation=8 --set test=20 \
+	  --set record=16 --set client_rate=0.1,1 --out $(@D)
+
+TOKEN_SWEEPS := noise depth surveys steps labels members smollm2/noise smollm2/depth smollm2/steps
+$(TOKENS)/README.md: $(TOKEN_SWEEPS:%=$(TOKENS)/%/sweep.json) $(wildcard $(TOKENS)/*.py)
 	$(BIN)/python $(TOKENS)/page.py
 
 # The public surveys are not shipped; SURVEYS is the folder that holds them. A killed sweep goes on where it stopped.

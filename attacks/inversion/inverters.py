@@ -19,7 +19,11 @@ _HELD = 5
 """One public text in so many, the last ones, is held back to choose the inverter."""
 _RIDGE = 1e-6
 """Penalty of the linear inverter, in standard units."""
-_WIDTH, _EPOCHS, _BATCH, _RATE = 96, 6, 16, 4e-3
+_WIDTH, _BATCH, _RATE = 96, 16, 4e-3
+_SHOWN, _MOST_EPOCHS = 1_920, 6
+"""Texts that the recurrent inverter learns from in all, and how often from each at most: many texts seen twice are
+remembered less than few seen often, and cost the same.
+"""
 _NOISE = 0.3
 """Added while learning, in standard units: tuning moves the activations away from the public base's."""
 _AT_ONCE = 64
@@ -139,7 +143,7 @@ def _recurrent(pairs: Pairs, rng: np.random.Generator) -> Callable[[Floats], Flo
     model = seeded(lambda: _Recurrent(units.shape[2]), rng)
     step = torch.optim.Adam(model.parameters(), lr=_RATE, fused=True)
     noise = torch.Generator().manual_seed(int(rng.integers(2**62)))
-    for _ in range(_EPOCHS):
+    for _ in range(min(-(-_SHOWN // len(units)), _MOST_EPOCHS)):
         order = rng.permutation(len(units))
         order = order[np.argsort(lengths[order], kind="stable")]  # texts of about one length share a batch
         batches = np.array_split(order, max(len(order) // _BATCH, 1))

@@ -86,7 +86,7 @@ class Tuning:
     prompting: str = "yes"
     shots: int = 4
     tabular: str = "no"
-    public: int = 400
+    public: int = 1200
     record: int = 200
     record_as: str = "float32"
 

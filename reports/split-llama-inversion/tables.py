@@ -1,0 +1,120 @@
+"""Audits of the sweeps beside this file, grouped by what differs in them, as rows of tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from privbench import record
+from privbench.record import Audit, Finding
+from privbench.report.sweep_utility import over_runs
+from privbench.report.words import short_name
+from privbench.stats.answers import Undefined, over_seeds
+
+ANSWERS, TOKENS, AUC, COINS = "answer-accuracy", "token-accuracy", "auc", "accuracy"
+
+Groups = Mapping[str, list[Audit]]
+"""Audits that differ in their seed alone, by what they are."""
+
+
+def read(folder: Path, name: Callable[[Audit], str]) -> Groups:
+    """The cells of a sweep; the undefended ones first, then by name."""
+    found: dict[str, list[Audit]] = {}
+    for cell in sorted((folder / "cells").iterdir()):
+        audit = record.read(cell)
+        found.setdefault(name(audit), []).append(audit)
+    return dict(sorted(found.items(), key=lambda item: (item[0] != "none", _natural(item[0]))))
+
+
+def _natural(text: str) -> list[tuple[float, str]]:
+    """Numbers within a name by their size."""
+    parts = re.split(r"(\d+(?:\.\d+)?)", text)
+    return [(float(part), "") if number % 2 else (0.0, part) for number, part in enumerate(parts)]
+
+
+def defence(audit: Audit) -> str:
+    return str(audit.manifest["config"]["resolved"]["defense"])
+
+
+def setting(key: str) -> Callable[[Audit], str]:
+    """What --set gave this key."""
+    return lambda audit: str(audit.manifest["config"]["resolved"]["tuning"][key])
+
+
+def survey(audit: Audit) -> str:
+    """A survey by its outcome: two outcomes of one survey are two rows."""
+    data = str(audit.manifest["config"]["resolved"]["data"])
+    return f"{data.partition(':')[0]}: {audit.utility[0]['task']}"
+
+
+def attacks(groups: Groups, metric: str) -> tuple[str, ...]:
+    """Those that were measured in this metric somewhere."""
+    found = {f.attack for audits in groups.values() for audit in audits for f in measured(audit, metric)}
+    return tuple(sorted(found))
+
+
+def measured(audit: Audit, metric: str) -> list[Finding]:
+    return [item for item in audit.findings if item.metric == metric and item.value is not None]
+
+
+def picked(audit: Audit, attack: str, metric: str, last: bool) -> Finding | None:
+    """An attack's finding over one release, or over all."""
+    found = [item for item in measured(audit, metric) if item.attack == attack]
+    return next((f for f in sorted(found, key=lambda f: f.releases, reverse=last)), None)
+
+
+def values(audits: Sequence[Audit], attack: str, metric: str, last: bool) -> list[float]:
+    found = [picked(audit, attack, metric, last) for audit in audits]
+    return [item.value for item in found if item is not None and item.value is not None]
+
+
+def baseline(audits: Sequence[Audit], metric: str) -> str:
+    """What one reply for everybody reads; the same for every attack."""
+    found = [next(iter(measured(audit, metric)), None) for audit in audits]
+    return over_runs([item.baseline for item in found if item is not None and item.baseline is not None], share=True)
+
+
+def best(audits: Sequence[Audit], metric: str, last: bool) -> tuple[str, list[float]]:
+    """The attack that reads most, by its mean over seeds, and its values."""
+    found = {name: values(audits, name, metric, last) for name in attacks({"": list(audits)}, metric)}
+    return max(found.items(), key=lambda item: sum(item[1]) / len(item[1]))
+
+
+def mean(numbers: Sequence[float]) -> float:
+    return sum(numbers) / len(numbers)
+
+
+def useful(audits: Sequence[Audit]) -> str:
+    """Accuracy of the tuned model, and what the most frequent answer reaches."""
+    rows = [item for audit in audits for item in audit.utility if item["metric"] == "accuracy"]
+    if not rows:
+        return "untuned"
+    ours, base = (over_runs([row[key] for row in rows], share=True) for key in ("value", "baseline"))
+    return f"{ours}, most frequent {base}"
+
+
+def gains(audits: Sequence[Audit]) -> bool:
+    """Whether the tuned model is better than the most frequent answer, by Student's t over seeds."""
+    over = over_seeds([item["gain"] for audit in audits for item in audit.utility if item["metric"] == "accuracy"])
+    return not isinstance(over, Undefined) and over.low > 0
+
+
+def table(groups: Groups, what: str, metric: str, last: bool) -> Iterator[str]:
+    """A row per group: every attack, the reply for all, and what the model is good for."""
+    names = attacks(groups, metric)
+    yield f"| {what} | {' | '.join(map(short_name, names))} | one reply for all | accuracy |"
+    yield f"|---|{'---|' * len(names)}---|---|"
+    for name, audits in groups.items():
+        read_of = " | ".join(over_runs(values(audits, attack, metric, last), share=True) for attack in names)
+        yield f"| {name} | {read_of} | {baseline(audits, metric)} | {useful(audits)} |"
+
+
+def guessed(groups: Groups, what: str, metric: str) -> Iterator[str]:
+    """A row per group: every attack from all releases, beside chance .5."""
+    names = attacks(groups, metric)
+    yield f"| {what} | {' | '.join(map(short_name, names))} | accuracy |"
+    yield f"|---|{'---|' * len(names)}---|"
+    for name, audits in groups.items():
+        told = " | ".join(over_runs(values(audits, attack, metric, True), share=True) for attack in names)
+        yield f"| {name} | {told} | {useful(audits)} |"
