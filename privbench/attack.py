@@ -107,12 +107,12 @@ class View:
     @property
     def mechanism(self) -> Mechanism | None:
         """The mechanism on the gradients that this party receives, if it is described."""
-        return gradient_mechanism(self.mechanisms, self.threat.name)
+        return gradient_mechanism(self.mechanisms, self.threat.holder)
 
     @property
     def streams(self) -> tuple[Stream, ...]:
         """The releases that the coin moves: their sum, or one stream per moved task where tasks are sent apart."""
-        site, mechanism = self.threat.name, self.mechanism
+        site, mechanism = self.threat.holder, self.mechanism
         found = []
         for name, secret in stream_names(self.arrays, site, self.secret, self.moved):
             sigma = 0.0 if mechanism is None else stream_sigma(mechanism, name)
@@ -122,7 +122,7 @@ class View:
 
     def seen(self, release: int, rows: Index) -> Scores:
         """1 where these records were released at that time, [m]; all of them where the transcript does not say."""
-        name = f"gradients/{self.threat.name}/seen"
+        name = f"gradients/{self.threat.holder}/seen"
         if name not in self.arrays:
             return np.ones(len(rows))
         return np.asarray(self.arrays[name][release])[rows].astype(np.float64)
@@ -258,7 +258,7 @@ def view_of(
     """
     allowed = {name: array for name, array in transcript.arrays.items() if _allowed(name, threat)}
     if oracle is not None and {Knowledge.MODEL, Knowledge.INPUTS} <= threat.knowledge:
-        prefixes = tuple(f"oracle/gradients/{threat.name}/{name}/" for name in (secret, *moved))
+        prefixes = tuple(f"oracle/gradients/{threat.holder}/{name}/" for name in (secret, *moved))
         allowed |= {name: array for name, array in oracle.arrays.items() if name.startswith(prefixes)}
     return View(threat, MappingProxyType(allowed), transcript.mechanisms, secret, moved, candidates, hints)
 
@@ -306,7 +306,7 @@ def _allowed(name: str, threat: ThreatModel) -> bool:
         return False
     # Gradients and auxiliary knowledge are addressed to one party; it sees its own only.
     if channel in (Channel.GRADIENTS, Channel.AUXILIARY):
-        return rest.split("/")[0] in (threat.name or str(threat.party), "index")
+        return rest.split("/")[0] in (threat.holder, "index")
     return True
 
 

@@ -115,7 +115,7 @@ def known_to(view: View) -> Known | NotApplicable:
     Raises `InputError` where a record is both known and to be estimated.
     """
     site = view.secret
-    party = view.threat.name or str(view.threat.party)
+    party = view.threat.holder
     names = (f"activations/{site}", f"auxiliary/{party}/inputs/{site}", KNOWN_INDEX)
     missing = [name for name in names if name not in view.arrays]
     if missing:

@@ -124,7 +124,7 @@ def attack_all(
     progress: Progress,
 ) -> Attacked:
     """Every attack under the weakest of the threat models that suffices for it, on the first of the secrets."""
-    site, secret = threats[0].name, run.secrets.coined[0]
+    site, secret = threats[0].holder, run.secrets.coined[0]
     moved = run.secrets.moved(secret)
     hints, scored, coins = split_coins(*run.secrets.coins(secret), stream(seed, "calibration"))
     mechanism = gradient_mechanism(run.mechanisms, site)
@@ -202,7 +202,7 @@ class _Bench:
 
     def _clean(self, attack: Attack) -> Guess | None:
         """Positive control: the same releases of the same run before the noise, attacked as if sigma were 0."""
-        view, oracle, site = self._view(self.hints), self.run.oracle, self.threat.name
+        view, oracle, site = self._view(self.hints), self.run.oracle, self.threat.holder
         names = [name for name, _ in stream_names(view.arrays, site, view.secret, view.moved)]
         clean = {name: f"oracle/gradients/{site}/clean{name.removeprefix(f'gradients/{site}')}" for name in names}
         if oracle is None or not clean or not all(name in oracle.arrays for name in clean.values()):

@@ -195,6 +195,8 @@ def _association(audited: TargetRun, clean: TargetRun) -> float | None:
 def _run_flags(runs: Mapping[Role, TargetRun]) -> set[str]:
     clean = runs.get("clean")
     flags = {name for run in runs.values() for name in run.flags}
-    if clean and clean.utility and all(item.gained_nothing for item in clean.utility):
+    # Encoders are meant where the baseline is another training on random ones, and not a most frequent answer.
+    gains = [item for item in clean.utility if item.baseline_other_seed is not None] if clean else []
+    if gains and all(item.gained_nothing for item in gains):
         flags.add("ENCODERS_LEARNED_NOTHING")
     return flags

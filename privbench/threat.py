@@ -70,6 +70,11 @@ class ThreatModel:
         )
 
     @property
+    def holder(self) -> str:
+        """What arrays that are addressed to it are named by: its name, or "server"."""
+        return self.name or str(self.party)
+
+    @property
     def label(self) -> str:
         """One short phrase, for records and tables."""
         who = f"{self.party} {self.name}".strip()
@@ -99,7 +104,7 @@ class ThreatModel:
     def describe(self) -> str:
         """The adversary in a sentence a reviewer can quote."""
         saw = [_SEEN_BY.get((self.party, item), _SEEN[item]) for item in Channel if item in self.channels]
-        knew = [_KNOWN_BY.get((self.party, item), _KNOWN[item]) for item in Knowledge if item in self.knowledge]
+        knew = [self._known(item) for item in Knowledge if item in self.knowledge]
         acts = (
             "follows the protocol and keeps"
             if self.behaviour is Behaviour.CURIOUS
@@ -107,6 +112,12 @@ class ThreatModel:
         )
         besides = f"; besides, it knows {_listed(knew)}" if knew else ""
         return f"{self.party} {self.name}".strip() + f" {acts} {_listed(saw) or 'nothing'}{besides}"
+
+    def _known(self, item: Knowledge) -> str:
+        """Whoever receives gradients is after labels: it is told coins, and not who was trained on."""
+        if item is Knowledge.HINTS and Channel.GRADIENTS in self.channels:
+            return _KNOWN[item]
+        return _KNOWN_BY.get((self.party, item), _KNOWN[item])
 
 
 def curious_site(name: str) -> ThreatModel:
@@ -128,6 +139,18 @@ def curious_server() -> ThreatModel:
         Behaviour.CURIOUS,
         frozenset({Channel.ACTIVATIONS}),
         frozenset({Knowledge.BASE}),
+    )
+
+
+def server_below_labels() -> ThreatModel:
+    """The same server where clients hold the labels (U-shape): gradients of its outputs come up to it. It knows the
+    defence, and a few label coins.
+    """
+    server = curious_server()
+    return replace(
+        server,
+        channels=server.channels | {Channel.GRADIENTS},
+        knowledge=server.knowledge | {Knowledge.MECHANISM, Knowledge.HINTS},
     )
 
 
@@ -195,6 +218,7 @@ _SEEN = {
 _SEEN_BY = {
     (Party.OUTSIDER, Channel.OUTPUTS): "the outputs of the trained model, and of models that it trains itself by the "
     "same recipe, for records whose inputs and true labels it holds",
+    (Party.SERVER, Channel.GRADIENTS): "the gradients of its outputs that clients send up",
     (Party.SERVER, Channel.CHECKPOINTS): "what its own part of the model made of them at several times of the training "
     "(outputs, activations, norms of cut gradients)",
     (Party.SERVER, Channel.AUXILIARY): "the inputs and labels of patients of its own, who are never scored",

@@ -37,10 +37,10 @@ class OracleLikelihoodRatio(Attack):
     def lacks(self, view: View) -> str | None:
         streams = view.streams
         if not streams:
-            return f"needs releases of gradients to {view.threat.name}, which were not recorded"
+            return f"needs releases of gradients to {view.threat.holder}, which were not recorded"
         if any(stream.zero is None or stream.one is None for stream in streams):
             return (
-                f"needs the counterfactual releases 'oracle/gradients/{view.threat.name}/{view.secret}/0' and '/1', "
+                f"needs the counterfactual releases 'oracle/gradients/{view.threat.holder}/{view.secret}/0' and '/1', "
                 "which were not recorded"
             )
         return None

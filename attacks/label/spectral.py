@@ -47,7 +47,7 @@ class Spectral(Attack):
     )
 
     def lacks(self, view: View) -> str | None:
-        return None if view.streams else f"needs releases of gradients to {view.threat.name}, which were not recorded"
+        return None if view.streams else f"needs releases of gradients to {view.threat.holder}, which were not recorded"
 
     def run(self, view: View, rng: np.random.Generator) -> Guess:
         rows = np.concatenate([view.hints.index, view.candidates])
@@ -68,7 +68,7 @@ class Spectral(Attack):
 
     def _own_labels(self, view: View, rows: Index) -> Array:
         """The labels that the site holds itself, of all records, with a constant: [n, 1 + labels]."""
-        prefix = f"auxiliary/{view.threat.name}/labels/"
+        prefix = f"auxiliary/{view.threat.holder}/labels/"
         held = [] if "auxiliary/index" in view.arrays else [n for n in view.arrays if n.startswith(prefix)]
         columns = [np.asarray(view.arrays[name])[rows].reshape(len(rows), -1) for name in held]
         return np.hstack([np.ones((len(rows), 1)), *columns]).astype(np.float64)

@@ -147,6 +147,11 @@ class SplitLlamaConfig:
     role: Role = "audited"
 
     @property
+    def coined(self) -> bool:
+        """Whether label coins are tossed: where clients hold the labels, a server may guess them while they train."""
+        return self.tuning.placement == "client" and self.tuning.tuned == "yes"
+
+    @property
     def called(self) -> str:
         """What this run is called while it goes on."""
         return f"{self.role} run"

@@ -14,18 +14,22 @@ import numpy.typing as npt
 from privbench.data.catalogue import invented
 from privbench.data.surveys import tabular
 from privbench.data.surveys.samples import Sample, samples
+from privbench.recording import Secrets
 from privbench.seeds import stream
 from privbench.target import Progress, TargetRun
 from privbench.targets.split_llama import models, respondents
 from privbench.targets.split_llama.answering import answer, utilities
+from privbench.targets.split_llama.coins import OUTCOME, Coins
 from privbench.targets.split_llama.config import SplitLlamaConfig
 from privbench.targets.split_llama.models import Base
 from privbench.targets.split_llama.prompting import prompted
 from privbench.targets.split_llama.public import PublicText, invented_texts
 from privbench.targets.split_llama.respondents import Respondents
-from privbench.targets.split_llama.system import System
+from privbench.targets.split_llama.system import WATCHED, System
 from privbench.targets.split_llama.tape import Tape
 from privbench.targets.split_llama.tokens import Encoded, Encoder, lost
+from privbench.targets.split_llama.upward import Upward
+from privbench.tensors import RELEASE_TYPES
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,6 +85,11 @@ class Material:
         """The questions of a sample in their order, the outcome's last."""
         return *(question for question, _, _ in self.told[0].features), self.told[0].question
 
+    def natural(self, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.int64]]:
+        """The labels that these of `train` gave themselves, as numbers of the options."""
+        said = [self.told[int(self.order[row])].answer for row in rows]
+        return {f"labels/{OUTCOME}": np.array([list(self.options).index(answer) for answer in said], np.int64)}
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of the data."""
@@ -89,17 +98,26 @@ class Material:
 
 
 def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress, folder: Path | None) -> TargetRun:
-    """Tune, record what the first client sends, answer the test respondents' questions."""
+    """Tune, record what the first client sends, answer the test respondents' questions.
+
+    Where labels are guessed, coins replace them in the audited run, which answers nothing; the clean one has its
+    respondents' own labels and records one of them.
+    """
     tuning = config.tuning
     report("reading the survey", 0.0)
     material = Material.load(config, rng)
     outcome, splits, encoder = material.people.outcome, material.people.splits, material.encoder
     model = material.base.model
-    system = System.build(model, material.train, material.holder, tuning, rng, config.defense)
+    coins = _coins(config, material) if config.coined else None
+    guessed, clean = (coins is not None and config.role == role for role in ("audited", "clean"))
+    train = coins.into(material.train) if coins is not None and guessed else material.train
+    system = System.build(model, train, material.holder, tuning, rng, config.defense)
     tuned = tuning.tuned == "yes"
+    compared = tuned and not guessed
     untold: tuple[str, ...] = ()
+    losses: tuple[float, ...] = ()
     others: dict[str, Sequence[str]] = {}
-    if tuned:  # without a tuned system nothing is compared
+    if compared:
         others["logistic regression"] = tabular.logistic_regression(splits)
         if tuning.tabular == "yes":
             report("FT-Transformer", 0.0)
@@ -109,25 +127,32 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
                 model, encoder, material.options, material.train, material.test, tuning.shots, rng, report
             )
             others |= said_untuned
-    watched = system.shards[0].samples
+    watched = system.shards[WATCHED].samples[: 1 if clean else tuning.record or None]
     public = None
-    if tuning.public:
+    if tuning.public and not clean:
         texts = invented_texts(encoder, tuning.public, stream(config.seed, "public text"))
         public = PublicText(texts, model, tuning.k)
     words = encoder.vocabulary(len(material.table)) if invented(config.data) else None
+    upward = None
+    if coins is not None and guessed:
+        labels = [item.label for item in watched]
+        upward = Upward(labels, coins.answers, model, system.passes, RELEASE_TYPES[tuning.record_as])
     with Tape(
-        CLIENT, watched[: tuning.record or len(watched)], system.passes, material.table, words,
-        labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder, public=public,
+        CLIENT, watched, system.passes, material.table, words,
+        labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder, public=public, upward=upward,
     ) as tape:  # fmt: skip
         if tuned:
             losses = system.tune(tape, rng, report)
         else:
             system.send(tape, report)
         transcript, secrets = tape.finish(_metadata(config, material))
-    notes = (*material.notes, *untold)
+    notes = (*material.notes, *untold, *(() if coins is None else (coins.note,)))
     fingerprint = material.people.fingerprint
-    if not tuned:
-        return TargetRun(transcript, None, secrets, (), {}, fingerprint, notes=notes)
+    if coins is not None:
+        tossed = coins.secrets if guessed else material.natural(coins.rows[:1])
+        secrets = Secrets({**secrets.arrays, **tossed}, {"joint": [OUTCOME]} if guessed else {})
+    if not compared:
+        return TargetRun(transcript, None, secrets, (), {"loss": losses} if tuned else {}, fingerprint, notes=notes)
     said = answer(
         system.clients[0], system.server, [item.prompt for item in material.test], material.options, encoder,
         partial(report, "answering the test respondents"),
@@ -142,6 +167,12 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
         fingerprint,
         notes=notes,
     )
+
+
+def _coins(config: SplitLlamaConfig, material: Material) -> Coins:
+    """Of the first client's respondents that are recorded; the same in every run of an audit."""
+    rows = np.flatnonzero(material.holder == WATCHED)[: config.tuning.record or None]
+    return Coins.toss(material.told, material.options, material.encoder, rows, stream(config.seed, "label coins"))
 
 
 def _metadata(config: SplitLlamaConfig, material: Material) -> dict[str, Any]:

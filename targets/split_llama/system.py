@@ -14,7 +14,7 @@ from privbench.defenses.base import CutDefense
 from privbench.defenses.cut import Guard
 from privbench.targets.split_llama.adapters import clone
 from privbench.targets.split_llama.config import Tuning
-from privbench.targets.split_llama.halves import Client, Cut, Server, split
+from privbench.targets.split_llama.halves import Client, Exchange, Server, split
 from privbench.targets.split_llama.tape import Tape
 from privbench.targets.split_llama.tokens import Encoded
 from privbench.targets.split_llama.tune import Shard, batch_of, tune, whole_passes
@@ -89,9 +89,11 @@ class System:
     def tune(self, tape: Tape, rng: np.random.Generator, report: Callable[[str, float], None]) -> tuple[float, ...]:
         """Tune in place, recording what the watched client sends; the loss of every step."""
 
-        def taken(sender: int, rows: Sequence[int], cut: Cut) -> None:
+        def taken(sender: int, rows: Sequence[int], crossed: Exchange) -> None:
             if sender == WATCHED:
-                tape.release(rows, cut)
+                tape.release(rows, crossed.cut)
+                if tape.upward is not None:
+                    tape.upward.release(rows, crossed)
 
         def end_pass(sender: int, number: int) -> None:
             if sender == WATCHED:

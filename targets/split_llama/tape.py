@@ -21,6 +21,7 @@ from privbench.targets.split_llama.batches import PADDING
 from privbench.targets.split_llama.halves import Cut
 from privbench.targets.split_llama.public import PublicText
 from privbench.targets.split_llama.tokens import TEMPLATE, Encoded
+from privbench.targets.split_llama.upward import Upward
 from privbench.tensors import RELEASE_TYPES, Spec
 
 NONE = -1
@@ -31,12 +32,15 @@ class Tape:
     texts, their tokens and what the base makes of them. words: of each token its text.
 
     sent: what the client puts in for each of its first N respondents (prompts, and answers where it holds the labels).
+    upward: what else crosses where the client holds them, if it is recorded.
     """
 
     def __init__(
         self, client: str, sent: Sequence[Encoded], passes: int, table: Tensor, words: Sequence[bytes] | None = None,
         *, labels: bool, dtype: str, folder: Path | None, public: PublicText | None = None,
+        upward: Upward | None = None,
     ) -> None:  # fmt: skip
+        self.upward = upward
         self._client, self._passes, self._table, self._public = client, passes, table, public
         self._words = None if words is None else _spelled(words)
         rows = [item.prompt + item.label if labels else item.prompt for item in sent]
@@ -59,6 +63,8 @@ class Tape:
         if public is not None:
             layout["public/tokens"] = (np.dtype(np.int64), public.shape[:2])
             layout["public/activations"] = (self._type, public.shape)
+        if upward is not None:
+            layout |= upward.layout
         self._transcript = Growing(Transcript, layout, folder)
 
     @property
@@ -85,6 +91,8 @@ class Tape:
         """Hand a whole pass over to the recording."""
         if number < self._passes:
             self._transcript.put(self._name, self._now.astype(self._type), number)
+            if self.upward is not None:
+                self.upward.end_pass(number, self._transcript)
 
     def finish(self, metadata: Mapping[str, Any] | None = None) -> tuple[Transcript, Secrets]:
         """The recording with this metadata, and the secrets behind it, once every pass has ended."""
@@ -96,6 +104,8 @@ class Tape:
             self._transcript.put("public/tokens", _padded(self._public.texts, NONE))
             for row, made in enumerate(self._public.activations()):
                 self._transcript.put("public/activations", made.astype(self._type), row)
+        if self.upward is not None:
+            self.upward.finish(self._transcript)
         secrets = {f"inputs/{self._client}": self._tokens, f"inputs/{self._client}/answers": self._answers}
         return self._transcript.finish(metadata or {}), Secrets(secrets)
 

@@ -16,7 +16,7 @@ from privbench.options import AuditOptions
 from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
 from privbench.threads import one_torch_thread
-from privbench.threat import Channel, ThreatModel, curious_server
+from privbench.threat import Channel, ThreatModel, curious_server, server_below_labels
 
 if TYPE_CHECKING:
     from privbench.targets.split_llama.config import SplitLlamaConfig
@@ -31,7 +31,7 @@ class SplitLlama(Target):
         name="split-llama",
         summary="a LLaMA with LoRA, split after its embedding, tuned by several clients over surveys",
         paper="Syfullah and Khalil, LLM-Based Schema-Aware Split Learning (arXiv 2609.15871)",
-        channels=(Channel.ACTIVATIONS,),
+        channels=(Channel.ACTIVATIONS, Channel.GRADIENTS),
         parties=("client-1, client-2, ...", "server"),
         cost="tiny: about a minute on one core; smollm2: 5 to 6 s a step",
     )
@@ -45,7 +45,7 @@ class SplitLlama(Target):
         return config.to_json()
 
     def roles(self, config: SplitLlamaConfig) -> Mapping[Role, SplitLlamaConfig]:
-        return {role: config.as_role(role) for role in ("audited",)}
+        return {role: config.as_role(role) for role in (("clean", "audited") if config.coined else ("audited",))}
 
     def fingerprint(self, config: SplitLlamaConfig) -> str:
         from privbench.targets.split_llama import models, respondents
@@ -65,7 +65,8 @@ class SplitLlama(Target):
         held = max(round(tuning.train * parts(tuning.shares, tuning.clients)[WATCHED]), 1)
         passes = max(passes_of(tuning, WATCHED, held), 1)
         recorded = min(tuning.record or held, held)
-        table = (shape.vocabulary, shape.width)
+        # Where coins are guessed the base's head may lie beside its table, and the clean run records the table again.
+        table = (shape.vocabulary * (3 if config.coined else 1), shape.width)
         return tape.disk_bytes(
             recorded, _TYPICAL_LENGTH, passes, table, tuning.record_as, (tuning.public, _LONGEST_PUBLIC)
         )
@@ -81,10 +82,12 @@ class SplitLlama(Target):
         return seconds if seconds >= 60 else 0.0
 
     def threats(self, config: SplitLlamaConfig) -> tuple[ThreatModel, ...]:
-        return (curious_server(),)
+        return (server_below_labels() if config.coined else curious_server(),)
 
     def held(self, config: SplitLlamaConfig) -> Mapping[str, Mapping[str, Any]]:
-        return {"inputs": {}}
+        from privbench.targets.split_llama.coins import OUTCOME
+
+        return {"inputs": {}, "secret": {"moved": [OUTCOME]}} if config.coined else {"inputs": {}}
 
     def epsilons(self, config: SplitLlamaConfig) -> tuple[Epsilon, ...]:
         return ()

@@ -19,11 +19,11 @@ from privbench.errors import InputError
 from privbench.targets.split_llama.adapters import average, load_state, state
 from privbench.targets.split_llama.batches import Batch, collate
 from privbench.targets.split_llama.config import Tuning
-from privbench.targets.split_llama.halves import Client, Cut, Server, exchange
+from privbench.targets.split_llama.halves import Client, Exchange, Server, exchange
 from privbench.targets.split_llama.tokens import Encoded
 
-Taken = Callable[[int, Sequence[int], Cut], None]
-"""Called with the client, its respondents' numbers and what they sent."""
+Taken = Callable[[int, Sequence[int], Exchange], None]
+"""Called with the client, its respondents' numbers and what crossed about them."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def tune(
             crossed = exchange(
                 clients[sender % len(clients)], server, batch_of([shards[sender].samples[row] for row in rows])
             )
-            taken(sender, rows, crossed.cut)
+            taken(sender, rows, crossed)
             if last:
                 end_pass(sender, passes[sender])
                 passes[sender] += 1
