@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import Hints, View, view_of
+from privbench.conformance.stand import with_answers
 from privbench.mechanism import Mechanism
 from privbench.recording import Oracle, Transcript
 from privbench.threat import Behaviour, Channel, Knowledge, Party, ThreatModel
@@ -19,6 +20,7 @@ AUDITOR = ThreatModel(
     frozenset({Channel.GRADIENTS, Channel.AUXILIARY}),
     frozenset(Knowledge),
 )
+WITH_OUTPUTS = replace(AUDITOR, channels=AUDITOR.channels | {Channel.ACTIVATIONS})
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Bench:
     oracle: Oracle
     coins: npt.NDArray[np.int64]
 
-    def view(self, hints: int = 50, threat: ThreatModel = AUDITOR) -> View:
+    def view(self, hints: int = 50, threat: ThreatModel = WITH_OUTPUTS) -> View:
         rows = np.arange(len(self.coins))
         told = Hints(rows[:hints], self.coins[:hints])
         return view_of(
@@ -80,4 +82,4 @@ def bench(
             "oracle/gradients/A/clean": clean,
         }
     )
-    return Bench(transcript, oracle, coins)
+    return Bench(with_answers(transcript, oracle, rng), oracle, coins)

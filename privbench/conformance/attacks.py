@@ -211,7 +211,7 @@ def _sign(make: Make) -> str | None:
     """The sign may come from the hints alone: with opposite hints no more coins are read right than by chance."""
     with stand(70, 0.5) as here:
         straight, flipped = here.right(guess(make(), here.view())), here.right(guess(make(), here.view(flipped=True)))
-        knows = bool({"model", "inputs"} & set(map(str, make().card.knowledge)))
+        knows = bool({"model", "inputs", "base"} & set(map(str, make().card.knowledge)))
     if knows or straight < 0.6:
         return None  # it computes the sign itself, or reads too little for its sign to show
     return None if flipped < 0.5 else f"reads {flipped:.3f} of the coins with every hint turned round"

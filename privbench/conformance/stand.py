@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ import numpy.typing as npt
 from privbench.attack import Attack, Guess, Hints, NotApplicable, View, view_of
 from privbench.errors import PrivbenchError
 from privbench.options import AuditOptions
-from privbench.recording import JOINT
+from privbench.recording import JOINT, Oracle, Transcript
 from privbench.registry import default_registry
 from privbench.seeds import stream
 from privbench.target import Target, TargetRun
-from privbench.threat import ThreatModel
+from privbench.threat import Channel, Knowledge, ThreatModel
 
 SITE, HINTS = "A", 64
 
@@ -61,7 +61,40 @@ def stand(seed: int, sigma: float, **settings: Any) -> Iterator[Stand]:
         options = AuditOptions("gaussian", sigma=sigma, seed=seed, settings=texts, data=str(Path(folder) / "recording"))
         config = target.configure(options, registry)
         run = target.run(config, stream(seed, "conformance"))
-        yield Stand(run, target.threats(config)[-1], run.secrets.coins(JOINT)[1])
+        threat = target.threats(config)[-1]
+        threat = replace(
+            threat, channels=threat.channels | {Channel.ACTIVATIONS}, knowledge=threat.knowledge | {Knowledge.BASE}
+        )
+        if run.oracle is not None and f"oracle/gradients/{SITE}/{JOINT}/0" in run.oracle.arrays:
+            beside = with_answers(run.transcript, run.oracle, stream(seed, "answers"))
+            run = replace(run, transcript=beside)
+        yield Stand(run, threat, run.secrets.coins(JOINT)[1])
+
+
+def with_answers(transcript: Transcript, oracle: Oracle, rng: np.random.Generator) -> Transcript:
+    """The same releases as gradients of outputs, behind which an answer of one token follows by the coin: outputs and a
+    public norm and head of two tokens, through which the answers cause gradients along the mean of the coin's moves.
+    """
+    zero, one = (np.asarray(oracle.arrays[f"oracle/gradients/{SITE}/{JOINT}/{coin}"][0]) for coin in (0, 1))
+    move = (one - zero).mean(axis=0, dtype=np.float64)
+    if not move.any():  # a coin that moves nothing: any direction
+        move = rng.standard_normal(len(move))
+    move /= np.linalg.norm(move)
+    releases, records, width = transcript.arrays[f"gradients/{SITE}"].shape
+    outputs = rng.standard_normal((releases, records, 1, width))
+    outputs -= (outputs @ move)[..., None] * move  # both answers are equally likely, and the norm passes the move on
+    return Transcript(
+        {
+            **transcript.arrays,
+            f"activations/{SITE}": outputs.astype(np.float32),
+            f"activations/{SITE}/mask": np.ones((records, 1), np.uint8),
+            "public/norm": np.ones(width, np.float32),
+            "public/head": np.stack([move, -move]).astype(np.float32),
+            f"public/labels/{JOINT}": np.array([[0], [1]]),
+        },
+        transcript.metadata,
+        transcript.path,
+    )
 
 
 def guess(attack: Attack, view: View, seed: int = 0) -> Guess:
