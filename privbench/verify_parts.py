@@ -13,7 +13,7 @@ from privbench.errors import InputError, RecordError
 from privbench.mechanism import Claim, Mechanism
 from privbench.record import Audit
 from privbench.registry import BUILT_IN
-from privbench.threat import ThreatModel
+from privbench.threat import Party, ThreatModel
 from privbench.verify_scores import releases_of
 
 
@@ -60,8 +60,9 @@ class Parts:
 
     @property
     def mechanism(self) -> Mechanism | None:
-        """On the gradients of the curious site, also where no finding is about them."""
-        return gradient_mechanism(self.mechanisms, str(self.resolved.get("party", self.audit.findings[0].party)))
+        """On the gradients of the curious site, or server, also where no finding is about them."""
+        party = str(self.resolved.get("party", self.audit.findings[0].party))
+        return gradient_mechanism(self.mechanisms, party or str(Party.SERVER))
 
     @property
     def noised(self) -> bool:

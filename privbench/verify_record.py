@@ -30,6 +30,7 @@ from privbench.recording import MEMBER
 from privbench.registry import BUILT_IN, Registry
 from privbench.stats.shares import upper_mean
 from privbench.target import Target
+from privbench.threat import Party
 from privbench.verdict import RHO_SHARE, Verdict
 from privbench.verify_claims import claims, epsilons, mechanisms
 from privbench.verify_estimates import cut_and_mechanism
@@ -66,7 +67,9 @@ def _manifest(parts: Parts) -> Iterator[str]:
     """Given options against the configuration, and both against the findings (the first: all agree, or differ)."""
     audit, given, resolved, settings = parts.audit, parts.given, parts.resolved, parts.settings
     for key in _GIVEN:
-        if given.get(key) is not None and key in resolved and not same(resolved[key], given[key]):
+        # The server is a party without a name.
+        named = str(Party.SERVER) if key == "party" and resolved.get(key) == "" else resolved.get(key)
+        if given.get(key) is not None and key in resolved and not same(named, given[key]):
             yield f"manifest: {key} was given as {given[key]!r} and resolved to {resolved[key]!r}"
     for key, text in given.get("settings", {}).items():
         if key in settings and not _reads(str(text), settings[key]):

@@ -32,6 +32,7 @@ from privbench.threat import (
     curious_server,
     curious_site,
     malicious_server,
+    server_below_labels,
     server_with_encoder,
     server_with_patients,
 )
@@ -43,7 +44,7 @@ SMALLEST = 16
 @dataclass(frozen=True)
 class RecordedConfig:
     """A recording that was read and checked; its large arrays stay in their files. party: the curious site, or "" for
-    the server where there are no coins.
+    the server, which has no name: where there are no coins, or gradients came to it.
     """
 
     files: RecordingFiles
@@ -55,6 +56,11 @@ class RecordedConfig:
     @property
     def secret(self) -> str:
         return self.secrets.coined[0]
+
+    @property
+    def holder(self) -> str:
+        """What arrays that are addressed to the curious party are named by."""
+        return self.party or str(Party.SERVER)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -89,7 +95,7 @@ class Recorded(Target):
         if oracle is not None:
             _require_matching(transcript, oracle)
         party = _party(options.party, transcript, oracle) if secrets.coined else _server(options.party)
-        return RecordedConfig(files, transcript, oracle, secrets, party)
+        return RecordedConfig(files, transcript, oracle, secrets, "" if party == Party.SERVER else party)
 
     def describe(self, config: RecordedConfig) -> dict[str, Any]:
         eps = next((claim.eps for claim in config.transcript.claims), None)
@@ -112,9 +118,9 @@ class Recorded(Target):
         secrets = config.secrets
         found: list[ThreatModel] = []
         if secrets.coined:
-            curious = curious_site(config.party)
+            curious = curious_site(config.party) if config.party else server_below_labels()
             found += [curious] if config.oracle is None else [curious, auditor_of(curious)]
-        if secrets.given:
+        if secrets.given and (config.party or not secrets.coined):
             found.append(curious_server())
         if secrets.asks_membership:
             found.append(curious_outsider())
@@ -144,12 +150,12 @@ class Recorded(Target):
             )
             for claim in config.transcript.claims
         ]
-        mechanism = gradient_mechanism(config.transcript.mechanisms, config.party)
+        mechanism = gradient_mechanism(config.transcript.mechanisms, config.holder)
         if mechanism is not None and config.secrets.coined:
             moved = len(config.secrets.moved(config.secret))
             mu = accounting.mechanism_mu(mechanism, moved, releases)
             delta = next((claim.delta for claim in config.transcript.claims), 1e-5)
-            found.append(own_releases(config.party, mu, delta, moved, releases))
+            found.append(own_releases(config.holder, mu, delta, moved, releases))
         return tuple(found)
 
     def run(
@@ -313,5 +319,5 @@ def _server(asked: str | None) -> str:
 def _releases(config: RecordedConfig) -> int:
     """Gradients that went to the curious site, or activations that came from the first client."""
     given = config.secrets.given
-    at = ["gradients", config.party] if config.secrets.coined else ["activations", *given[:1]]
+    at = ["gradients", config.holder] if config.secrets.coined else ["activations", *given[:1]]
     return next((len(a) for n, a in config.transcript.arrays.items() if n.split("/")[:2] == at), 1)

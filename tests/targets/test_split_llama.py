@@ -243,8 +243,8 @@ def test_both_placements_and_a_deeper_cut_run(llama: str, settings: Mapping[str,
     tokens = run.secrets.array(f"inputs/{CLIENT}")
     same = (sent[0] == table[tokens]).all(axis=2) | (tokens < 0)
     assert same.all(axis=1).sum() == (0 if "k" in settings else int(SETTINGS["batch"]))
-    outcome = next(iter(run.utility)).task
-    assert outcome == "sought help"
+    # With the labels at the client this is the run about coins, and utility is the other one's.
+    assert [item.task for item in run.utility][:1] == ([] if "labels" in settings else ["sought help"])
     assert len(run.diagnostics["loss"]) == int(SETTINGS["steps"])
 
 
