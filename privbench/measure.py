@@ -137,7 +137,7 @@ def attack_all(
     def tried(name: str, attack: Attack, threat: ThreatModel) -> Outcome | NotApplicable:
         return _Bench(run, threat, secret, hints, scored, coins, stream(seed, name)).outcome(attack)
 
-    outcomes, refused = try_each(names, registry, threats, progress, tried)
+    outcomes, refused = try_each(names, registry, at_one_place(threats), progress, tried)
     streams = stream_names(run.transcript.arrays, site, secret, moved)
     releases = len(run.transcript.arrays[streams[0][0]]) if streams else 1
     return Attacked(
@@ -229,6 +229,11 @@ def split_coins(
     cut = len(candidates) // CALIBRATION_SHARE
     told, scored = np.sort(order[:cut]), np.sort(order[cut:])
     return Hints(candidates[told], coins[told].astype(np.int64)), candidates[scored], coins[scored]
+
+
+def at_one_place(threats: Sequence[ThreatModel]) -> tuple[ThreatModel, ...]:
+    """The adversaries that are where the first one is: the coins are a secret to that party."""
+    return tuple(threat for threat in threats if threat.holder == threats[0].holder)
 
 
 def _sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:

@@ -21,7 +21,7 @@ from privbench.estimates import LEAST_KNOWN, Estimation
 from privbench.findings import NOTHING
 from privbench.flags import FLAGS
 from privbench.manifest import code_version
-from privbench.measure import CALIBRATION_SHARE, ORACLE
+from privbench.measure import CALIBRATION_SHARE, ORACLE, at_one_place
 from privbench.membership import MembershipAttack
 from privbench.options import RECORDED, AuditOptions
 from privbench.parts import by_kind
@@ -223,7 +223,9 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
     audit = parts.audit
     for name in attacks_of(audit):
         findings = [finding for finding in audit.findings if finding.attack == name]
-        able = next((item for item in parts.threats if suffices(registry.get("attacks", name).card, item)), None)
+        attack = registry.get("attacks", name)
+        threats = at_one_place(parts.threats) if issubclass(attack, Attack) else parts.threats
+        able = next((item for item in threats if suffices(attack.card, item)), None)
         # An attack whose secret no run held is the audit's own adversary's, whoever could have run it.
         asked = findings[0].secret != NOTHING
         threat = (able if asked and able is not None else parts.threats[0]).label
@@ -239,7 +241,7 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
                 yield f"{name}: NOT_APPLICABLE for want of a secret that the record holds"
             continue
         few = _few_references(audit, findings) or _few_known(audit, findings)
-        few = few or _few_texts(parts, registry.get("attacks", name))
+        few = few or _few_texts(parts, attack)
         built_in = parts.own and parts.configured and name in BUILT_IN["attacks"] and not few
         if able is not None and (built_in or (name == ORACLE and _oracle_was_read(audit))):
             yield f"{name}: NOT_APPLICABLE, though {threat} has all that it needs"

@@ -61,7 +61,7 @@ class Run:
 
         self.losses = tuning_module.tune(
             self.system.clients, self.system.server, self.system.shards, self.tuning, rng,
-            taken=lambda client, rows, cut: self.sent.append((client, tuple(rows), cut)),
+            taken=lambda client, rows, crossed: self.sent.append((client, tuple(rows), crossed.cut)),
             end_pass=lambda client, number: self.ended.append((client, number, len(self.sent))),
             report=report,
         )  # fmt: skip
