@@ -45,6 +45,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
     },
     "attacks": {
         "inversion/affine-token": "privbench.attacks.inversion.affine_token:AffineToken",
+        "inversion/bisr": "privbench.attacks.inversion.bisr:BiSR",
         "inversion/fsha": "privbench.attacks.inversion.fsha:FeatureSpaceHijacking",
         "inversion/learned-token": "privbench.attacks.inversion.learned_token:LearnedToken",
         "inversion/mlp": "privbench.attacks.inversion.decoders:Mlp",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from privbench import accounting, pld
-from privbench.attack import gradient_mechanism
+from privbench.attack import Attack, AttackBase, Inversion, gradient_mechanism, suffices
 from privbench.errors import InputError, RecordError
+from privbench.estimates import LEAST_KNOWN
+from privbench.measure import at_one_place
 from privbench.mechanism import Claim, Mechanism
-from privbench.record import Audit
+from privbench.record import Audit, Finding
+from privbench.recording import MEMBER
 from privbench.registry import BUILT_IN
 from privbench.threat import Party, ThreatModel
 from privbench.verify_scores import releases_of
@@ -57,6 +60,26 @@ class Parts:
             )
         except InputError as error:
             raise RecordError(f"audit.json: {error}") from error
+
+    def option(self, name: str) -> Any:
+        """What an option resolved to, as it is given: the server is a party without a name."""
+        return str(Party.SERVER) if name == "party" and self.resolved[name] == "" else self.resolved[name]
+
+    def able(self, attack: type[AttackBase]) -> ThreatModel | None:
+        """The first adversary that suffices for an attack; on coins, of those to whom they are a secret."""
+        threats = at_one_place(self.threats) if issubclass(attack, Attack) else self.threats
+        return next((threat for threat in threats if suffices(attack.card, threat)), None)
+
+    def lacks(self, attack: type[AttackBase], findings: Sequence[Finding]) -> bool:
+        """Whether an attack may have too little: reference models (fewer than two on either side of every record),
+        known records to learn from or others to be asked about, or public texts.
+        """
+        members, estimates, about = self.audit.members, self.audit.estimates, findings[0].secret
+        if about == MEMBER and members is not None and members["references"] < 4:
+            return True
+        if estimates is not None and about == estimates["name"]:
+            return bool(estimates["known"] < LEAST_KNOWN or estimates["records"] < 2)
+        return issubclass(attack, Inversion) and int(self.settings.get("public", 0)) < attack.least_texts
 
     @property
     def mechanism(self) -> Mechanism | None:

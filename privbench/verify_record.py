@@ -8,29 +8,27 @@ For the others the same follows, less strictly, from the manifest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from privbench.attack import Attack, AttackBase, Inversion, suffices
+from privbench.attack import Attack, AttackBase, Inversion
 from privbench.data.catalogue import invented
 from privbench.differences import TOLERANCE, same
 from privbench.differences import fields as differing
 from privbench.errors import InputError
-from privbench.estimates import LEAST_KNOWN, Estimation
+from privbench.estimates import Estimation
 from privbench.findings import NOTHING
 from privbench.flags import FLAGS
 from privbench.manifest import code_version
-from privbench.measure import CALIBRATION_SHARE, ORACLE, at_one_place
+from privbench.measure import CALIBRATION_SHARE, ORACLE
 from privbench.membership import MembershipAttack
 from privbench.options import RECORDED, AuditOptions
 from privbench.parts import by_kind
-from privbench.record import Audit, Finding
-from privbench.recording import MEMBER
+from privbench.record import Audit
 from privbench.registry import BUILT_IN, Registry
 from privbench.stats.shares import upper_mean
 from privbench.target import Target
-from privbench.threat import Party
 from privbench.verdict import RHO_SHARE, Verdict
 from privbench.verify_claims import claims, epsilons, mechanisms
 from privbench.verify_estimates import cut_and_mechanism
@@ -67,9 +65,7 @@ def _manifest(parts: Parts) -> Iterator[str]:
     """Given options against the configuration, and both against the findings (the first: all agree, or differ)."""
     audit, given, resolved, settings = parts.audit, parts.given, parts.resolved, parts.settings
     for key in _GIVEN:
-        # The server is a party without a name.
-        named = str(Party.SERVER) if key == "party" and resolved.get(key) == "" else resolved.get(key)
-        if given.get(key) is not None and key in resolved and not same(named, given[key]):
+        if given.get(key) is not None and key in resolved and not same(parts.option(key), given[key]):
             yield f"manifest: {key} was given as {given[key]!r} and resolved to {resolved[key]!r}"
     for key, text in given.get("settings", {}).items():
         if key in settings and not _reads(str(text), settings[key]):
@@ -224,8 +220,7 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
     for name in attacks_of(audit):
         findings = [finding for finding in audit.findings if finding.attack == name]
         attack = registry.get("attacks", name)
-        threats = at_one_place(parts.threats) if issubclass(attack, Attack) else parts.threats
-        able = next((item for item in threats if suffices(attack.card, item)), None)
+        able = parts.able(attack)
         # An attack whose secret no run held is the audit's own adversary's, whoever could have run it.
         asked = findings[0].secret != NOTHING
         threat = (able if asked and able is not None else parts.threats[0]).label
@@ -240,29 +235,9 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
             if getattr(audit, _PARTS[kind]) is not None:
                 yield f"{name}: NOT_APPLICABLE for want of a secret that the record holds"
             continue
-        few = _few_references(audit, findings) or _few_known(audit, findings)
-        few = few or _few_texts(parts, attack)
-        built_in = parts.own and parts.configured and name in BUILT_IN["attacks"] and not few
+        built_in = parts.own and parts.configured and name in BUILT_IN["attacks"] and not parts.lacks(attack, findings)
         if able is not None and (built_in or (name == ORACLE and _oracle_was_read(audit))):
             yield f"{name}: NOT_APPLICABLE, though {threat} has all that it needs"
-
-
-def _few_references(audit: Audit, findings: Sequence[Finding]) -> bool:
-    """Whether an attack on membership may lack reference models: fewer than two on either side of every record."""
-    return findings[0].secret == MEMBER and audit.members is not None and audit.members["references"] < 4
-
-
-def _few_texts(parts: Parts, attack: type[AttackBase]) -> bool:
-    """Whether an inversion that learns from public texts may have had too few."""
-    return issubclass(attack, Inversion) and int(parts.settings.get("public", 0)) < attack.least_texts
-
-
-def _few_known(audit: Audit, findings: Sequence[Finding]) -> bool:
-    """Whether an estimation may lack known records to learn from, or others to be asked about."""
-    said = audit.estimates
-    return (
-        said is not None and findings[0].secret == said["name"] and (said["known"] < LEAST_KNOWN or said["records"] < 2)
-    )
 
 
 def _oracle_was_read(audit: Audit) -> bool:

@@ -112,8 +112,9 @@ def test_a_forged_verdict_is_named(copy: Path, registry: Registry) -> None:
 
 def test_forged_bounds_controls_and_curves_are_named(copy: Path, registry: Registry) -> None:
     def forge(data: dict[str, Any]) -> None:
-        data["findings"][0]["bound"]["value"] += 0.01
-        data["findings"][1]["controls"]["positive"]["value"] = 0.95
+        first, second, *_ = (finding for finding in data["findings"] if finding["bound"])
+        first["bound"]["value"] += 0.01
+        second["controls"]["positive"]["value"] = 0.95
         data["series"]["label/spectral"]["y"][0] = 0.5
         data["mechanisms"][0]["sigma"]["ihm"] *= 1.01
 

@@ -37,15 +37,33 @@ class Readout:
 
     def gradients(self, outputs: Array, tokens: Index) -> Array:
         """Of outputs [n, d], had each of tokens [n, K] followed it, but for a positive factor a row: [n, K, d]."""
-        sizes = np.linalg.norm(outputs, axis=1, keepdims=True)
-        unit = np.divide(outputs, sizes, out=np.zeros_like(outputs), where=sizes > 0)
-        logits = (unit * np.sqrt(outputs.shape[1]) * self.norm) @ self.head.T
-        likely = np.exp(logits - logits.max(axis=1, keepdims=True))
-        mean = likely / likely.sum(axis=1, keepdims=True) @ self.head
+        unit, mean = self._read(outputs)
         behind = (mean[:, None] - self.head[tokens]) * self.norm
         # The norm does not see how long an output is: nothing comes back along it.
         along = np.einsum("nkd,nd->nk", behind, unit)
         return np.asarray(behind - along[..., None] * unit[:, None])
+
+    def nearness(self, found: Array, outputs: Array) -> Array:
+        """`cosines` of gradients [n, d] with those of every token, [n, V], by products of n and V alone."""
+        unit, mean = self._read(outputs)
+        rows, middle = self.head * self.norm, mean * self.norm
+        across = found - np.einsum("nd,nd->n", found, unit)[:, None] * unit
+        along = np.einsum("nd,nd->n", middle, unit)[:, None] - unit @ rows.T
+        lengths = np.einsum("vd,vd->v", rows, rows)
+        squares = np.einsum("nd,nd->n", middle, middle)[:, None] - 2 * middle @ rows.T + lengths - along**2
+        # Of a token that is sure to follow nothing is left but rounding.
+        squares = np.maximum(squares, np.finfo(float).eps * lengths)
+        sizes = np.linalg.norm(found, axis=1)[:, None] * np.sqrt(squares)
+        products = np.einsum("nd,nd->n", across, middle)[:, None] - across @ rows.T
+        return np.asarray(np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0))
+
+    def _read(self, outputs: Array) -> tuple[Array, Array]:
+        """Outputs at length 1, and the rows of the head that the base expects behind them, on average: both [n, d]."""
+        sizes = np.linalg.norm(outputs, axis=1, keepdims=True)
+        unit = np.divide(outputs, sizes, out=np.zeros_like(outputs), where=sizes > 0)
+        logits = (unit * np.sqrt(outputs.shape[1]) * self.norm) @ self.head.T
+        likely = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return unit, likely / likely.sum(axis=1, keepdims=True) @ self.head
 
 
 def cosines(found: Array, expected: Array) -> Array:

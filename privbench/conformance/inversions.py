@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch.nn.functional import cross_entropy
 
 from privbench.attack import Hints, Index, Inversion, NotApplicable, Reconstruction, View, view_of
 from privbench.conformance.base import ERRORS, Check, ConformanceError, Result, blanks, global_generators, run_checks
@@ -14,7 +16,7 @@ from privbench.errors import PrivbenchError
 from privbench.recording import Transcript
 from privbench.recovery import Recovered, Truth
 from privbench.tensors import Blocks
-from privbench.threat import ThreatModel, curious_server
+from privbench.threat import ThreatModel, server_below_labels
 
 Make = Callable[[], Inversion]
 
@@ -25,7 +27,8 @@ VOCABULARY, WIDTH, RECORDS, LENGTH, QUESTIONS, TEXTS = 300, 24, 150, 30, 5, 60
 @dataclass(frozen=True)
 class TokenStand:
     """Records of a public template with one of three answers of two tokens to each question, as rows of a public table
-    plus noise. `threat` sees and knows what a curious server does.
+    plus noise. The last answer ends each record, and gradients of a server's outputs before its tokens come up.
+    `threat` sees and knows what a curious server does.
     """
 
     transcript: Transcript
@@ -45,14 +48,14 @@ class TokenStand:
 
 def token_stand(seed: int, noise: float = 0.0, releases: int = 3, *, silent: bool = False) -> TokenStand:
     """Draw a recording, with public texts of random tokens as rows of the table. noise: its standard deviation in units
-    of an activation's; silent: only zeros are sent.
+    of an activation's or a gradient's; silent: only zeros are sent.
     """
     rng = np.random.default_rng(seed)
     table = rng.standard_normal((VOCABULARY, WIDTH)).astype(np.float32)
     options = rng.choice(VOCABULARY, (QUESTIONS, 3, 2), replace=False)
     tokens = np.tile(rng.integers(0, VOCABULARY, LENGTH), (RECORDS, 1))
     answers = np.full((RECORDS, LENGTH), -1)
-    places = np.sort(rng.choice(LENGTH // 2, QUESTIONS, replace=False)) * 2
+    places = np.sort([*rng.choice(LENGTH // 2 - 1, QUESTIONS - 1, replace=False) * 2, LENGTH - 2])
     for question, place in enumerate(places):
         chosen = rng.integers(0, 3, RECORDS)
         tokens[:, place : place + 2] = options[question, chosen]
@@ -66,7 +69,29 @@ def token_stand(seed: int, noise: float = 0.0, releases: int = 3, *, silent: boo
         "public/tokens": texts,
         "public/activations": table[texts],
     }
-    return TokenStand(Transcript(arrays), Truth(tokens, answers), curious_server())
+    arrays |= _upward(tokens[:, -2:], table, releases, noise, rng, silent)
+    return TokenStand(Transcript(arrays), Truth(tokens, answers), server_below_labels())
+
+
+def _upward(
+    said: Index, table: npt.NDArray[np.float32], releases: int, noise: float, rng: np.random.Generator, silent: bool
+) -> dict[str, npt.NDArray[np.generic]]:
+    """Random outputs before these tokens [N, A], and their gradients through the table as head, each of length 1."""
+    shape = (releases, *said.shape, table.shape[1])
+    outputs = rng.standard_normal(shape).astype(np.float32)
+    given = torch.from_numpy(outputs).requires_grad_()
+    logits = given / given.square().mean(dim=3, keepdim=True).sqrt() @ torch.from_numpy(table).T
+    losses = cross_entropy(logits.flatten(0, 2), torch.from_numpy(np.tile(said, (releases, 1, 1))).flatten())
+    (found,) = torch.autograd.grad(losses, given)
+    gradients = found.numpy() / np.linalg.norm(found.numpy(), axis=3, keepdims=True)
+    gradients += noise * rng.standard_normal(shape) / np.sqrt(shape[3])
+    gradients *= not silent
+    return {
+        "activations/server": outputs,
+        "activations/server/mask": np.ones(said.shape, np.uint8),
+        "gradients/server": gradients.reshape(releases, len(said), -1),
+        "public/norm": np.ones(shape[3], np.float32),
+    }
 
 
 def check_inversion(make: Make, expected: Mapping[str, str] | None = None) -> tuple[Result, ...]:

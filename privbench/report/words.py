@@ -11,6 +11,7 @@ from privbench.verdict import Verdict
 
 ATTACK_NAMES: Mapping[str, str] = {
     "inversion/affine-token": "the affine-token attack",
+    "inversion/bisr": "BiSR",
     "inversion/learned-token": "the learned inverter",
     "inversion/nearest-token": "the nearest-token attack",
     "inversion/rescaled-token": "the rescaled-token attack",
