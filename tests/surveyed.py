@@ -74,7 +74,7 @@ class Surveyed(Target):
         progress: Progress | None = None,
         folder: Path | None = None,
     ) -> TargetRun:
-        stand = token_stand(config.seed, config.noise, config.passes)
+        stand = token_stand(config.seed, config.noise, config.passes, upward=False)
         sent, hidden = dict(stand.transcript.arrays), {
             f"inputs/{VICTIM}": stand.truth.tokens,
             f"inputs/{VICTIM}/answers": stand.truth.answers,

@@ -27,7 +27,7 @@ VOCABULARY, WIDTH, RECORDS, LENGTH, QUESTIONS, TEXTS = 300, 24, 150, 30, 5, 60
 @dataclass(frozen=True)
 class TokenStand:
     """Records of a public template with one of three answers of two tokens to each question, as rows of a public table
-    plus noise. The last answer ends each record, and gradients of a server's outputs before its tokens come up.
+    plus noise. The last answer ends each record, and gradients of a server's outputs before its tokens may come up.
     `threat` sees and knows what a curious server does.
     """
 
@@ -46,9 +46,11 @@ class TokenStand:
         return self.truth.score(guess, "token-accuracy", np.roll(np.arange(RECORDS), 1))
 
 
-def token_stand(seed: int, noise: float = 0.0, releases: int = 3, *, silent: bool = False) -> TokenStand:
+def token_stand(
+    seed: int, noise: float = 0.0, releases: int = 3, *, silent: bool = False, upward: bool = True
+) -> TokenStand:
     """Draw a recording, with public texts of random tokens as rows of the table. noise: its standard deviation in units
-    of an activation's or a gradient's; silent: only zeros are sent.
+    of an activation's or a gradient's; silent: only zeros are sent; upward: gradients come up.
     """
     rng = np.random.default_rng(seed)
     table = rng.standard_normal((VOCABULARY, WIDTH)).astype(np.float32)
@@ -69,7 +71,8 @@ def token_stand(seed: int, noise: float = 0.0, releases: int = 3, *, silent: boo
         "public/tokens": texts,
         "public/activations": table[texts],
     }
-    arrays |= _upward(tokens[:, -2:], table, releases, noise, rng, silent)
+    if upward:
+        arrays |= _upward(tokens[:, -2:], table, releases, noise, rng, silent)
     return TokenStand(Transcript(arrays), Truth(tokens, answers), server_below_labels())
 
 

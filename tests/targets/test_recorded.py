@@ -229,7 +229,7 @@ def test_a_claim_at_delta_0_has_no_finite_epsilon_beside_it(registry: Registry, 
 
 def with_tokens(folder: Path, edit: Callable[[Arrays, Arrays], None] = lambda sent, hidden: None) -> Path:
     """A recording of 150 records with the token activations of a client, and what the client put in."""
-    here = token_stand(0, 1.5, releases=2)
+    here = token_stand(0, 1.5, releases=2, upward=False)
     sent = {name: np.asarray(array) for name, array in here.transcript.arrays.items()}
     hidden = {f"inputs/{VICTIM}": here.truth.tokens, f"inputs/{VICTIM}/answers": here.truth.answers}
     edit(sent, hidden)

@@ -30,7 +30,7 @@ def recorded(
     metadata: Mapping[str, Any] | None = None,
 ) -> Path:
     """Token activations of a client over two releases, the public table, and what the client put in."""
-    here = token_stand(0, 1.5, releases=2)
+    here = token_stand(0, 1.5, releases=2, upward=False)
     sent: Arrays = {
         name: np.asarray(array) if name.endswith(("mask", "tokens")) else np.asarray(array).astype(RELEASE_TYPES[kind])
         for name, array in here.transcript.arrays.items()
