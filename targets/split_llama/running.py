@@ -109,11 +109,12 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
     outcome, splits, encoder = material.people.outcome, material.people.splits, material.encoder
     model = material.base.model
     coins = _coins(config, material) if config.coined else None
-    guessed, clean = (coins is not None and config.role == role for role in ("audited", "clean"))
-    train = coins.into(material.train) if coins is not None and guessed else material.train
+    tossed = coins if config.role == "audited" else None
+    clean = coins is not None and tossed is None
+    train = material.train if tossed is None else tossed.into(material.train)
     system = System.build(model, train, material.holder, tuning, rng, config.defense)
     tuned = tuning.tuned == "yes"
-    compared = tuned and not guessed
+    compared = tuned and tossed is None
     untold: tuple[str, ...] = ()
     losses: tuple[float, ...] = ()
     others: dict[str, Sequence[str]] = {}
@@ -134,9 +135,9 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
         public = PublicText(texts, model, tuning.k)
     words = encoder.vocabulary(len(material.table)) if invented(config.data) else None
     upward = None
-    if coins is not None and guessed:
+    if tossed is not None:
         labels = [item.label for item in watched]
-        upward = Upward(labels, coins.answers, model, system.passes, RELEASE_TYPES[tuning.record_as])
+        upward = Upward(labels, tossed.answers, model, system.passes, RELEASE_TYPES[tuning.record_as])
     with Tape(
         CLIENT, watched, system.passes, material.table, words,
         labels=tuning.labels == "client", dtype=tuning.record_as, folder=folder, public=public, upward=upward,
@@ -148,9 +149,10 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
         transcript, secrets = tape.finish(_metadata(config, material))
     notes = (*material.notes, *untold, *(() if coins is None else (coins.note,)))
     fingerprint = material.people.fingerprint
-    if coins is not None:
-        tossed = coins.secrets if guessed else material.natural(coins.rows[:1])
-        secrets = Secrets({**secrets.arrays, **tossed}, {"joint": [OUTCOME]} if guessed else {})
+    if tossed is not None:
+        secrets = Secrets({**secrets.arrays, **tossed.secrets}, {"joint": [OUTCOME]})
+    elif coins is not None:
+        secrets = Secrets({**secrets.arrays, **material.natural(coins.rows[:1])})
     if not compared:
         return TargetRun(transcript, None, secrets, (), {"loss": losses} if tuned else {}, fingerprint, notes=notes)
     said = answer(
