@@ -31,7 +31,7 @@ class BiSR(LearnedToken):
         summary="the learned inverter, and gradient matching at the places of the outcome's answer",
         paper="Chen et al. 2024 (BiSR), arXiv 2409.00960",
         deviates="the loss is on the answer alone, so that the backward half speaks about its tokens and no others; "
-        "each is chosen in closed form, without the forward half and without optimising dummy inputs",
+        "each is chosen in closed form, without the forward half; no dummy inputs are optimised, no experts for noise",
         channels=(Channel.ACTIVATIONS, Channel.GRADIENTS),
         knowledge=(Knowledge.BASE,),
         cost="that of learned-token, and three products of outputs with the LM head per release",

@@ -163,7 +163,7 @@ def _settings(name: str, registry: Registry) -> tuple[str, tuple[Setting, ...]]:
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
     for row in rows:
         table.add_row(*row)
     return table
