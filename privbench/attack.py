@@ -296,6 +296,10 @@ def _allowed(name: str, threat: ThreatModel) -> bool:
     channel, _, rest = name.partition("/")
     if channel == "public":
         return Knowledge.BASE in threat.knowledge
+    if channel == "asked":
+        return {Knowledge.BASE, Knowledge.CANDIDATES} <= threat.knowledge
+    if channel == "received":
+        return Channel.ACTIVATIONS in threat.channels
     if channel == "model":
         return Knowledge.MODEL in threat.knowledge
     if channel == "adversary":

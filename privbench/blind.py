@@ -22,7 +22,7 @@ def blind_scores(
 
     candidates, coins [n]: all whose membership is known to the scorer. Each fold's model saw the other folds.
     """
-    if not secrets.measured or coins.min() == coins.max():
+    if not (secrets.measured or secrets.coded) or coins.min() == coins.max():
         return None
     features = summaries(secrets, candidates)
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -45,10 +45,11 @@ def blind_scores(
 
 
 def summaries(secrets: Secrets, rows: Index, but: str | None = None) -> npt.NDArray[np.float64]:
-    """Features per record [n, F]: natural labels as they are; of each feature of a series what was measured: the mean,
-    the spread, the first and the last value, and the share of hours. `but`: a party that is left out.
+    """Features per record [n, F]: natural labels and codes as they are; of each feature of a series what was measured:
+    the mean, the spread, the first and the last value, and the share of hours. `but`: a party that is left out.
     """
-    columns = [np.asarray(secrets.arrays[name])[rows].reshape(len(rows), -1) for name in secrets.natural_labels]
+    whole = (*secrets.natural_labels, *(f"inputs/{party}" for party in secrets.coded if party != but))
+    columns = [np.asarray(secrets.arrays[name])[rows].reshape(len(rows), -1) for name in whole]
     for site in secrets.measured:
         if site != but:
             values, observed = told_of(secrets.arrays, f"inputs/{site}")

@@ -31,6 +31,19 @@ def balanced_halves(rng: np.random.Generator, references: int, candidates: int) 
     return (ranks < references // 2 + spare).astype(np.uint8)
 
 
+def inclusions(rng: np.random.Generator, references: int, candidates: int) -> npt.NDArray[np.uint8]:
+    """Who is trained on in which run, [1 + R, N]: row 0 of the "members" run, by a fair coin for each record; row r of
+    "reference-r" (`balanced_halves`).
+    """
+    coins = rng.integers(0, 2, (1, candidates)).astype(np.uint8)
+    return np.concatenate([coins, balanced_halves(rng, references, candidates)])
+
+
+def row_of(role: Role) -> int:
+    """The row of `inclusions` that a run trains on."""
+    return int(role.removeprefix(REFERENCE)) if role.startswith(REFERENCE) else 0
+
+
 def merged(runs: Mapping[Role, TargetRun]) -> dict[Role, TargetRun]:
     """The references' outputs as part of what the adversary of the "members" run holds; the other runs as they are."""
     made = [run for role, run in runs.items() if role.startswith(REFERENCE)]

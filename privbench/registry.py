@@ -61,6 +61,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "label/gradient-match-perturbed": "privbench.attacks.label.gradient_match:GradientMatchPerturbed",
         "label/oracle-lr": "privbench.attacks.label.oracle_lr:OracleLikelihoodRatio",
         "label/spectral": "privbench.attacks.label.spectral:Spectral",
+        "membership/cut-match": "privbench.attacks.membership.cut_match:CutMatch",
         "membership/drift": "privbench.attacks.membership.cut_layer:Drift",
         "membership/embedding": "privbench.attacks.membership.cut_layer:Embedding",
         "membership/gradient-norm": "privbench.attacks.membership.cut_layer:GradientNorm",

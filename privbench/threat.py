@@ -43,6 +43,7 @@ class Knowledge(StrEnum):
     INPUTS = "inputs"
     HINTS = "hints"
     BASE = "base"
+    CANDIDATES = "candidates"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class ThreatModel:
     HINTS: it knows the secret of a few records (the calibration coins), which are never scored.
     MODEL with INPUTS is the auditor's oracle: it can evaluate both hypotheses exactly.
     BASE: it knows the public pretrained model that the training started from, as everybody does.
+    CANDIDATES: it holds the records of which it asks whether they were trained on, and the public base.
     """
 
     party: Party
@@ -78,7 +80,8 @@ class ThreatModel:
     def label(self) -> str:
         """One short phrase, for records and tables."""
         who = f"{self.party} {self.name}".strip()
-        return f"{self.behaviour} {who}" + (" with the model" if Knowledge.MODEL in self.knowledge else "")
+        holds = [f" with the {item}" for item in (Knowledge.MODEL, Knowledge.CANDIDATES) if item in self.knowledge]
+        return f"{self.behaviour} {who}{''.join(holds)}"
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -152,6 +155,12 @@ def server_below_labels() -> ThreatModel:
         channels=server.channels | {Channel.GRADIENTS},
         knowledge=server.knowledge | {Knowledge.MECHANISM, Knowledge.HINTS},
     )
+
+
+def server_with_candidates() -> ThreatModel:
+    """The same server where it also holds records, and wants to know which of them a client sent."""
+    server = curious_server()
+    return replace(server, knowledge=server.knowledge | {Knowledge.CANDIDATES})
 
 
 def curious_outsider() -> ThreatModel:
@@ -230,6 +239,7 @@ _KNOWN = {
     Knowledge.INPUTS: "every site's inputs",
     Knowledge.HINTS: "the coins of a few records that are never scored",
     Knowledge.BASE: "the public base model and its tokenizer",
+    Knowledge.CANDIDATES: "all that stands in the records of which it asks whether a client sent them",
 }
 _TRAINED_ON = "which of some records, never scored, were trained on"
 _KNOWN_BY = {

@@ -8,6 +8,7 @@ from privbench.record import Audit, Finding
 from privbench.recording import MEMBER
 
 NAMES: Mapping[str, str] = {
+    "membership/cut-match": "the match at the cut",
     "membership/drift": "the drift of embeddings",
     "membership/embedding": "the embedding distance",
     "membership/gradient-norm": "the norms of cut gradients",
@@ -48,7 +49,13 @@ def note(audit: Audit, records: str) -> str | None:
     models = asked["references"]
     made = f"trains {models} reference models on halves of them" if models else "trains no reference models"
     return (
-        f"Membership: in a run of its own a fair coin put each of {asked['candidates']:,} {records} in or left it out; "
-        f"the adversary knows the {records} and {told:,} of the coins, and {made}. The other {asked['scored']:,} are "
-        "guessed and scored."
+        f"Membership: in a run of its own{_length(audit)} a fair coin put each of {asked['candidates']:,} {records} in "
+        f"or left it out; an adversary knows the {records} and up to {told:,} of the coins, and {made}. The other "
+        f"{asked['scored']:,} are guessed and scored."
     )
+
+
+def _length(audit: Audit) -> str:
+    """How long that run is, where it is shorter than the audited one."""
+    tuning = audit.manifest["config"]["resolved"].get("tuning", {})
+    return f", of {tuning['reference_steps']:,} steps or one pass," if "reference_steps" in tuning else ""

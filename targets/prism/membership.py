@@ -16,7 +16,7 @@ import numpy.typing as npt
 from privbench.data.cohort import Cohort, Splits, join
 from privbench.data.sources import Source, load
 from privbench.recording import MEMBER, Secrets, Transcript
-from privbench.references import balanced_halves
+from privbench.references import inclusions, row_of
 from privbench.target import MEMBERS, REFERENCE, ActiveAdversary, Progress, TargetRun
 from privbench.targets.prism.config import PrismConfig
 from privbench.targets.prism.inputs import Inputs, Scaler
@@ -44,8 +44,8 @@ def run_membership(
     report(f"{config.called}: reading data", 0.0)
     source = load(config.data, data_rng, replace(config.training, train=2 * config.training.train))
     reference = config.role.startswith(REFERENCE)
-    which = int(config.role.removeprefix(REFERENCE)) if reference else 0
-    included = _included(config.training.references, len(source.splits.train), coin_rng)[which]
+    which = row_of(config.role)
+    included = inclusions(coin_rng, config.training.references, len(source.splits.train))[which]
     train = source.splits.train.take(np.flatnonzero(included))
     replace(source.splits, train=train).require_two_classes()
     scaler = Scaler.fit(train)
@@ -70,12 +70,6 @@ def run_membership(
     if adversary is not None:
         arrays |= {f"adversary/{name}": values for name, values in adversary.kept().items()}
     return _run(config, source, trace, arrays, secrets)
-
-
-def _included(references: int, pool: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
-    """Row 0: the coins of the members' run; the others: halves for the references, [1 + R, N]."""
-    coins = rng.integers(0, 2, (1, pool)).astype(np.uint8)
-    return np.concatenate([coins, balanced_halves(rng, references, pool)])
 
 
 def _asked(splits: Splits) -> Cohort:

@@ -33,6 +33,7 @@ from privbench.threat import (
     curious_site,
     malicious_server,
     server_below_labels,
+    server_with_candidates,
     server_with_encoder,
     server_with_patients,
 )
@@ -124,6 +125,8 @@ class Recorded(Target):
             found.append(curious_server())
         if secrets.asks_membership:
             found.append(curious_outsider())
+        if secrets.asks_membership and "asked/activations" in config.transcript.arrays:
+            found.append(server_with_candidates())
         if secrets.asks_membership or secrets.measured:
             found.append(server_with_patients())
         held = {name.split("/")[0] for name in config.transcript.arrays}
@@ -243,8 +246,8 @@ def _require_inputs(transcript: Transcript, secrets: Secrets) -> None:
             )
         _require_slots(transcript, secrets, party)
     for name, array in transcript.arrays.items():
-        kind, axis = name.split("/")[0], 0 if name.startswith("outputs/") else 1
-        asked = {"outputs": MEMBER, "checkpoints": MEMBER, "reference": MEMBER}
+        kind, axis = name.split("/")[0], 0 if name.startswith(("outputs/", "asked/")) else 1
+        asked = {"outputs": MEMBER, "asked": MEMBER, "checkpoints": MEMBER, "reference": MEMBER}
         of = asked.get(kind, f"inputs/{name.partition('/')[2]}" if kind == "activations" else "")
         ours = secrets.arrays.get(of)
         if ours is not None and array.shape[axis] != len(ours):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from privbench.data.surveys.schema import Outcome
 from privbench.stats import answers as metrics
@@ -44,9 +45,8 @@ def answer(
     coded = [encoder.answer(option) for option in options]
     limit = max(map(len, coded)) + 1
     chosen, generated = [""] * len(prompts), [""] * (len(prompts) if speaks else 0)
-    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-    for start in range(0, len(order), BATCH):
-        rows = order[start : start + BATCH]
+    done = 0
+    for rows in _batches(prompts):
         batch = [prompts[i] for i in rows]
         best = score(client, server, collate(batch, [coded] * len(rows))).argmax(dim=1).tolist()
         for i, place in zip(rows, best, strict=True):
@@ -54,8 +54,34 @@ def answer(
         said = generate(client, server, batch, limit=limit, stop=encoder.end) if speaks else ()
         for i, tokens in zip(rows, said, strict=False):
             generated[i] = encoder.text(tokens)
-        report((start + len(rows)) / len(order))
+        done += len(rows)
+        report(done / len(prompts))
     return Answers(tuple(chosen), tuple(generated))
+
+
+def likelihoods(
+    client: Client,
+    server: Server,
+    prompts: Sequence[Sequence[int]],
+    options: Sequence[str],
+    encoder: Encoder,
+    report: Callable[[float], None],
+) -> npt.NDArray[np.float32]:
+    """Log-likelihood [N, K] of each whole option after each prompt."""
+    coded = [encoder.answer(option) for option in options]
+    found, done = np.empty((len(prompts), len(coded)), np.float32), 0
+    for rows in _batches(prompts):
+        found[rows] = score(client, server, collate([prompts[i] for i in rows], [coded] * len(rows))).float().numpy()
+        done += len(rows)
+        report(done / len(prompts))
+    return found
+
+
+def _batches(prompts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Numbers of prompts, in batches of similar length."""
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    for start in range(0, len(order), BATCH):
+        yield order[start : start + BATCH]
 
 
 def utilities(

@@ -8,7 +8,7 @@ it leaves a detail open: the bottleneck, who holds the labels, how clients take 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, cast, get_args
 
@@ -29,11 +29,13 @@ DEFAULT_DATA, DEFAULT_MODEL = INVENTED, "tiny"
 Schedule = Literal["round-robin", "parallel"]
 NO_YES = ("no", "yes")
 SHARES = ("even", "power", "one-large")
+_MOST_POPULATION = 500
 
-_FROM_ZERO = ("k", "warmup", "steps", "public", "record", "shots")
+_FROM_ZERO = ("k", "warmup", "steps", "public", "record", "shots", "references")
 _PRETRAINED: Mapping[str, str] = {
     "train": "240", "validation": "40", "test": "100", "steps": "60", "batch": "4", "rate": "1e-3", "train_head": "no",
     "public": "200", "record": "40", "record_as": "bfloat16", "shots": "2",
+    "members": "no", "references": "0", "reference_steps": "60",
 }  # fmt: skip
 """What a model of a hundred million parameters and more starts from, which is slow here and knows its words already."""
 
@@ -59,6 +61,10 @@ class Tuning:
     tabular        yes: FT-Transformer stands beside (extra: pip install privbench[tabular])
     public         texts about invented respondents, from which a curious server learns to invert the public base
     record         respondents of the first client whose activations are recorded; 0 for all of them
+    members        no: nobody asks who was trained on, which takes a tuning of its own
+    references     models that the adversary of membership inference tunes itself, at least 4 for LiRA; 0 for none: the
+                   loss and the match at the cut need none
+    reference_steps  of that tuning and of each reference alike, or one pass over the respondents where that is more
     """
 
     outcome: str = ""
@@ -89,6 +95,9 @@ class Tuning:
     public: int = 1200
     record: int = 200
     record_as: str = "float32"
+    members: str = "yes"
+    references: int = 8
+    reference_steps: int = 150
 
     def __post_init__(self) -> None:
         allowed: Mapping[str, tuple[str, ...]] = {
@@ -99,6 +108,7 @@ class Tuning:
             "tuned": NO_YES,
             "prompting": NO_YES,
             "tabular": NO_YES,
+            "members": NO_YES,
             "record_as": tuple(RELEASE_TYPES),
         }
         for name, values in allowed.items():
@@ -114,12 +124,27 @@ class Tuning:
     def placement(self) -> Placement:
         return cast("Placement", self.labels)
 
+    @property
+    def asks_members(self) -> bool:
+        """Whether there is a run about membership: where nothing is tuned, nobody was trained on."""
+        return self.members == "yes" and self.tuned == "yes"
+
+    @property
+    def population(self) -> int:
+        """Test respondents whom the adversary of membership inference holds, at most: RMIA compares with them."""
+        return min(self.test, _MOST_POPULATION)
+
     def sent_at_once(self, client: int) -> int:
         """Respondents in one batch of this client; side by side, clients share it, the first ones its remainder."""
         if self.schedule == "round-robin":
             return self.batch
         share, rest = divmod(self.batch, self.clients)
         return max(share + (client < rest), 1)
+
+    def one_pass(self, held: Sequence[int]) -> int:
+        """The fewest steps in which every client sends each of its respondents once; held: how many each one has."""
+        batches = max(-(-count // self.sent_at_once(client)) for client, count in enumerate(held))
+        return batches if self.schedule == "parallel" else self.clients * batches
 
     @property
     def shares(self) -> Share:
@@ -211,11 +236,7 @@ def _check_data(data: str) -> None:
 def _tuning(model: str, settings: Mapping[str, str]) -> Tuning:
     given = settings if model == DEFAULT_MODEL else {**_PRETRAINED, **settings}
     tuning = Tuning(**read_settings(Tuning, given, "split-llama"))
-    return tuning if tuning.steps else replace(tuning, steps=_one_pass(tuning))
-
-
-def _one_pass(tuning: Tuning) -> int:
-    """The fewest steps in which every client sends each of its respondents once."""
+    if tuning.steps:
+        return tuning
     held = [math.ceil(tuning.train * part - 1e-9) for part in parts(tuning.shares, tuning.clients)]
-    batches = max(-(-count // tuning.sent_at_once(client)) for client, count in enumerate(held))
-    return batches if tuning.schedule == "parallel" else tuning.clients * batches
+    return replace(tuning, steps=tuning.one_pass(held))

@@ -6,7 +6,7 @@ recording, which is a file where the run has a folder. The last pass, when the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -81,10 +81,8 @@ class Tape:
 
     def release(self, rows: Sequence[int], cut: Cut) -> None:
         """What left the client for these of its respondents; those beyond the first N are not recorded."""
-        there = cut.layout.segment != PADDING
-        for place, row in enumerate(rows):
+        for sent, row in zip(sequences(cut), rows, strict=True):
             if row < len(self._now):
-                sent = cut.activations[place][there[place]].float().numpy()
                 self._now[row, : len(sent)] = sent
 
     def end_pass(self, number: int) -> None:
@@ -108,6 +106,12 @@ class Tape:
             self.upward.finish(self._transcript)
         secrets = {f"inputs/{self._client}": self._tokens, f"inputs/{self._client}/answers": self._answers}
         return self._transcript.finish(metadata or {}), Secrets(secrets)
+
+
+def sequences(cut: Cut) -> Iterator[npt.NDArray[np.float32]]:
+    """Of each record of a batch what left for it [l, d], without padding."""
+    for sent, segment in zip(cut.activations, cut.layout.segment, strict=True):
+        yield sent[segment != PADDING].float().numpy()
 
 
 def _spelled(words: Sequence[bytes]) -> npt.NDArray[np.uint8]:

@@ -14,9 +14,16 @@ import numpy as np
 
 from privbench.options import AuditOptions
 from privbench.registry import Registry
-from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
+from privbench.target import MEMBERS, REFERENCE, ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
 from privbench.threads import one_torch_thread
-from privbench.threat import Channel, ThreatModel, curious_server, server_below_labels
+from privbench.threat import (
+    Channel,
+    ThreatModel,
+    curious_outsider,
+    curious_server,
+    server_below_labels,
+    server_with_candidates,
+)
 
 if TYPE_CHECKING:
     from privbench.targets.split_llama.config import SplitLlamaConfig
@@ -31,9 +38,9 @@ class SplitLlama(Target):
         name="split-llama",
         summary="a LLaMA with LoRA, split after its embedding, tuned by several clients over surveys",
         paper="Syfullah and Khalil, LLM-Based Schema-Aware Split Learning (arXiv 2609.15871)",
-        channels=(Channel.ACTIVATIONS, Channel.GRADIENTS),
+        channels=(Channel.ACTIVATIONS, Channel.GRADIENTS, Channel.OUTPUTS),
         parties=("client-1, client-2, ...", "server"),
-        cost="tiny: about a minute on one core; smollm2: 5 to 6 s a step",
+        cost="tiny: about two minutes on two cores; smollm2: 5 to 6 s a step",
     )
 
     def configure(self, options: AuditOptions, registry: Registry) -> SplitLlamaConfig:
@@ -45,7 +52,9 @@ class SplitLlama(Target):
         return config.to_json()
 
     def roles(self, config: SplitLlamaConfig) -> Mapping[Role, SplitLlamaConfig]:
-        return {role: config.as_role(role) for role in (("clean", "audited") if config.coined else ("audited",))}
+        models = [f"{REFERENCE}{number + 1}" for number in range(config.tuning.references)]
+        members = (MEMBERS, *models) if config.tuning.asks_members else ()
+        return {role: config.as_role(role) for role in (*(("clean",) if config.coined else ()), "audited", *members)}
 
     def fingerprint(self, config: SplitLlamaConfig) -> str:
         from privbench.targets.split_llama import models, respondents
@@ -55,7 +64,9 @@ class SplitLlama(Target):
         return respondents.file_hash(config.data) + models.file_hash(config.model)
 
     def disk_bytes(self, config: SplitLlamaConfig) -> int:
-        """Of typical samples: how long they are is known only once they are read."""
+        """Of typical samples: how long they are is known only once they are read. About membership: what was received,
+        and what the base makes of the pool, about half of which was sent, and of the test respondents.
+        """
         from privbench.data.surveys.splits import parts
         from privbench.targets.split_llama import models, tape
         from privbench.targets.split_llama.system import WATCHED
@@ -67,27 +78,40 @@ class SplitLlama(Target):
         recorded = min(tuning.record or held, held)
         # Where coins are guessed the base's head may lie beside its table, and the clean run records the table again.
         table = (shape.vocabulary * (3 if config.coined else 1), shape.width)
+        members = 3 * tuning.train + tuning.population if tuning.asks_members else 0
         return tape.disk_bytes(
-            recorded, _TYPICAL_LENGTH, passes, table, tuning.record_as, (tuning.public, _LONGEST_PUBLIC)
+            passes * recorded + members, _TYPICAL_LENGTH, 1, table, tuning.record_as, (tuning.public, _LONGEST_PUBLIC)
         )
 
     def expected_seconds(self, config: SplitLlamaConfig) -> float:
-        """By the closed form of a step's FLOPs at the speed seen on one core; a tiny model takes its time elsewhere."""
+        """By the closed form of a step's FLOPs at the speed seen on one core; a tiny model takes its time elsewhere.
+
+        About membership: the tunings, and asking each about the pool, which is a forward pass, a third of a step.
+        """
         from privbench.targets.split_llama import models
         from privbench.targets.split_llama.cost import Setting, cost
 
         tuning = config.tuning
         setting = Setting(models.shape_of(config.model), batch=tuning.batch, prompt=_TYPICAL_LENGTH, rank=tuning.rank)
-        seconds = tuning.steps * cost(setting, "full local").flops / _FLOPS_PER_SECOND
+        asked = (2 * tuning.train + tuning.population) / (3 * tuning.batch)
+        more = (1 + tuning.references) * (tuning.reference_steps + asked) if tuning.asks_members else 0.0
+        seconds = (tuning.steps + more) * cost(setting, "full local").flops / _FLOPS_PER_SECOND
         return seconds if seconds >= 60 else 0.0
 
     def threats(self, config: SplitLlamaConfig) -> tuple[ThreatModel, ...]:
-        return (server_below_labels() if config.coined else curious_server(),)
+        asking = (curious_outsider(), server_with_candidates()) if config.tuning.asks_members else ()
+        return (server_below_labels() if config.coined else curious_server(), *asking)
 
     def held(self, config: SplitLlamaConfig) -> Mapping[str, Mapping[str, Any]]:
         from privbench.targets.split_llama.coins import OUTCOME
 
-        return {"inputs": {}, "secret": {"moved": [OUTCOME]}} if config.coined else {"inputs": {}}
+        tuning = config.tuning
+        held: dict[str, Mapping[str, Any]] = {"inputs": {}}
+        if config.coined:
+            held["secret"] = {"moved": [OUTCOME]}
+        if tuning.asks_members:
+            held["members"] = {"candidates": 2 * tuning.train, "references": tuning.references, "blind": True}
+        return held
 
     def epsilons(self, config: SplitLlamaConfig) -> tuple[Epsilon, ...]:
         return ()
@@ -100,7 +124,10 @@ class SplitLlama(Target):
         progress: Progress | None = None,
         folder: Path | None = None,
     ) -> TargetRun:
-        """Read, split, tune, answer the test respondents' questions."""
+        """Read, split, tune, answer the test respondents' questions. Runs about membership:
+        `membership.run_membership`.
+        """
+        from privbench.targets.split_llama.membership import run_membership
         from privbench.targets.split_llama.running import run_audited
 
         def report(stage: str, share: float) -> None:
@@ -108,4 +135,6 @@ class SplitLlama(Target):
                 progress(f"{config.called}: {stage}", share)
 
         with one_torch_thread():
+            if config.role != "audited":
+                return run_membership(config, rng, report)
             return run_audited(config, rng, report, folder)
