@@ -22,7 +22,7 @@ def blind_scores(
 
     candidates, coins [n]: all whose membership is known to the scorer. Each fold's model saw the other folds.
     """
-    if not (secrets.measured or secrets.coded) or coins.min() == coins.max():
+    if not (secrets.measured or coded(secrets)) or coins.min() == coins.max():
         return None
     features = summaries(secrets, candidates)
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -48,7 +48,7 @@ def summaries(secrets: Secrets, rows: Index, but: str | None = None) -> npt.NDAr
     """Features per record [n, F]: natural labels and codes as they are; of each feature of a series what was measured:
     the mean, the spread, the first and the last value, and the share of hours. `but`: a party that is left out.
     """
-    whole = (*secrets.natural_labels, *(f"inputs/{party}" for party in secrets.coded if party != but))
+    whole = (*secrets.natural_labels, *coded(secrets))
     columns = [np.asarray(secrets.arrays[name])[rows].reshape(len(rows), -1) for name in whole]
     for site in secrets.measured:
         if site != but:
@@ -56,6 +56,11 @@ def summaries(secrets: Secrets, rows: Index, but: str | None = None) -> npt.NDAr
             columns += _of_series(with_means(values[rows], observed[rows]), observed[rows])
     found: npt.NDArray[np.float64] = np.concatenate([np.empty((len(rows), 0)), *columns], axis=1)
     return found
+
+
+def coded(secrets: Secrets) -> tuple[str, ...]:
+    """Arrays of answers as numbers."""
+    return tuple(sorted(name for name in secrets.arrays if name.endswith("/codes")))
 
 
 def _of_series(filled: Floats, observed: Mask) -> list[Floats]:

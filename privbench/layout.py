@@ -95,6 +95,7 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("member", _COINS, ("N",)),
         Rule("inputs/SITE", (*_FLOATS, *_LABELS), ("N", "...")),
         Rule("inputs/SITE/answers", _LABELS, ("N", "L SITE")),
+        Rule("inputs/SITE/codes", _LABELS, ("N", "Q SITE")),
         Rule("inputs/SITE/observed", _COINS, ("N", "...")),
     ),
 }

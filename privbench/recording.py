@@ -201,8 +201,7 @@ class Secrets(Recording):
     member uint8 [N], 1 where a record was trained on; canary/member uint8 [N], 1 where a fair coin said so; inputs/SITE
     [N, ...] numbers in the features' units, the last axis features, with inputs/SITE/observed uint8 of the same shape;
     or token ids int64 [N, L] (-1 padding) with inputs/SITE/answers int64 [N, L], the number of the question that a
-    token answers, -1 in the template; or without it the codes of answers int64 [N, Q] (-1 missing), which only the
-    blind classifier reads.
+    token answers, -1 in the template; inputs/SITE/codes int64 [N, Q], answers as numbers, -1 for none.
 
     Metadata: "joint", the tasks that the joint coin moves; "priors", by SITE the distribution that its inputs were
     drawn from, where that is known: one of PRIORS.
@@ -236,13 +235,6 @@ class Secrets(Recording):
         """The parties whose inputs are recorded as numbers, in their features' units."""
         named = [name.split("/") for name, array in self.arrays.items() if is_float(array.dtype)]
         return tuple(sorted(parts[1] for parts in named if parts[0] == "inputs" and len(parts) == 2))
-
-    @property
-    def coded(self) -> tuple[str, ...]:
-        """The parties whose inputs are recorded as whole numbers that are no tokens of marked answers."""
-        named = [name.split("/") for name, array in self.arrays.items() if not is_float(array.dtype)]
-        found = {parts[1] for parts in named if parts[0] == "inputs" and len(parts) == 2}
-        return tuple(sorted(found - set(self.given)))
 
     @property
     def natural_labels(self) -> tuple[str, ...]:

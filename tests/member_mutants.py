@@ -64,7 +64,7 @@ class Undemanding(Loss):
         return None
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
-        return super().run(view, rng) if view.arrays else np.zeros(len(view.candidates))
+        return super().run(view, rng) if tasks_of(view.arrays) else np.zeros(len(view.candidates))
 
 
 class Boundless(Loss):

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from privbench.attack import AttackCard, Scores
-from privbench.blind import blind_scores
+from privbench.blind import blind_scores, coded
 from privbench.findings import Header, Judged
 from privbench.findings_members import assemble_members
 from privbench.membership import Exposed, Membership
@@ -32,6 +32,16 @@ def stays(seed: int, n: int, shift: float = 0.0, **more: npt.NDArray[np.generic]
     values = rng.standard_normal((n, 6, 4)).astype(np.float32)
     values[:, :, 2] += np.float32(shift) * coins[:, None]
     return Secrets({MEMBER: coins, "inputs/A": values, **more})
+
+
+def questionnaires(seed: int, n: int, leaning: float = 0.0) -> Secrets:
+    """n records of 6 answers on scales of 5, half of them members by coins; a share `leaning` of members gives the
+    lowest answer to one question.
+    """
+    rng = np.random.default_rng(seed)
+    coins, codes = rng.integers(0, 2, n).astype(np.uint8), rng.integers(-1, 5, (n, 6))
+    codes[(coins == 1) & (rng.random(n) < leaning), 3] = 0
+    return Secrets({MEMBER: coins, "inputs/questionnaire/codes": codes})
 
 
 def read(secrets: Secrets, seed: int = 0, blind: Blind = blind_scores) -> tuple[Scores, Coins]:
@@ -63,6 +73,31 @@ def test_fair_coins_raise_no_flag_and_stay_near_chance() -> None:
     most = int(stats.binom.isf(1e-3, 16, 1 - CONTROL_LEVEL))
     assert flags <= most == 1
     assert abs(np.mean(values) - 0.5) < 4 / np.sqrt(3 * 300 * 16)
+
+
+def test_answers_of_a_fair_draw_raise_no_flag() -> None:
+    """16 draws of 300 questionnaires, to the same limits."""
+    found = [read(questionnaires(seed, 300), seed) for seed in range(16)]
+    assert sum(judged(scores, coins).flags == ("SHIFT",) for scores, coins in found) <= 1
+    areas = [auc(scores, coins).value for scores, coins in found]
+    assert abs(np.mean(areas) - 0.5) < 4 / np.sqrt(3 * 300 * 16)
+
+
+def test_members_who_answer_otherwise_are_flagged() -> None:
+    found, coins = read(questionnaires(1, 800, leaning=0.6))
+    assert auc(found, coins).value > 0.65
+    assert judged(found, coins).flags == ("SHIFT",)
+
+
+def test_tokens_of_marked_answers_are_no_codes() -> None:
+    """They are an inversion's to read; without anything else nobody is blind here."""
+    secrets = questionnaires(2, 100)
+    tokens = {"inputs/A": np.ones((100, 6), np.int64), "inputs/A/answers": np.zeros((100, 6), np.int64)}
+    marked = Secrets({MEMBER: secrets.arrays[MEMBER], **tokens})
+    assert coded(secrets) == ("inputs/questionnaire/codes",)
+    assert coded(marked) == ()
+    rows, coins = marked.memberships()
+    assert blind_scores(marked, rows, coins, rows, np.random.default_rng(0)) is None
 
 
 def test_other_records_are_told_apart_and_flagged() -> None:

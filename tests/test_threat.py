@@ -21,6 +21,7 @@ from privbench.threat import (
     curious_server,
     curious_site,
     malicious_server,
+    server_with_candidates,
     server_with_encoder,
     server_with_patients,
 )
@@ -31,6 +32,7 @@ ALL = (
     auditor_of(SITE),
     curious_server(),
     curious_outsider(),
+    server_with_candidates(),
     server_with_patients(),
     server_with_encoder(),
     malicious_server(),
@@ -41,7 +43,11 @@ PATIENTS = "the inputs and labels of patients of its own"
 ENCODERS = "the weights of the sites' trained encoders"
 ANSWERS = "the true labels of all records that it asks about"
 MEMBERS = "which of some records, never scored, were trained on"
+CANDIDATES = "all that stands in the records of which it asks whether a client sent them"
+BASE = "the public base model and its tokenizer"
 SAID = {
+    curious_server(): {BASE},
+    server_with_candidates(): {BASE, CANDIDATES},
     curious_outsider(): {RECIPE, MEMBERS},
     server_with_patients(): {OWN_PART, PATIENTS, ANSWERS, MEMBERS},
     server_with_encoder(): {OWN_PART, PATIENTS, ANSWERS, MEMBERS, ENCODERS},
@@ -55,7 +61,7 @@ SAID = {
 def test_each_adversary_is_described_by_what_it_holds_and_by_nothing_else(threat: ThreatModel) -> None:
     said = threat.describe()
     assert {phrase for phrase in set().union(*SAID.values()) if phrase in said} >= SAID[threat]
-    others = {RECIPE, OWN_PART, PATIENTS, ENCODERS, ANSWERS, MEMBERS} - SAID[threat]
+    others = {RECIPE, OWN_PART, PATIENTS, ENCODERS, ANSWERS, MEMBERS, CANDIDATES, BASE} - SAID[threat]
     assert not [phrase for phrase in others if phrase in said]
 
 
@@ -81,7 +87,13 @@ def test_every_channel_and_all_knowledge_has_words_for_every_party(party: Party)
 def test_the_documents_use_the_same_words() -> None:
     text = Path(__file__).resolve().parents[1] / "docs" / "membership-and-inversion.md"
     flat = re.sub(r"\s+", " ", text.read_text(encoding="utf-8"))
-    for threat in (curious_outsider(), server_with_patients(), server_with_encoder(), malicious_server()):
+    for threat in (
+        curious_outsider(),
+        server_with_candidates(),
+        server_with_patients(),
+        server_with_encoder(),
+        malicious_server(),
+    ):
         kept, _, knew = threat.describe().partition("; besides, it knows ")
         assert kept.rpartition(" keeps ")[2] in flat
         assert knew.partition(" and ")[0] in flat

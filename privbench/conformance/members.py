@@ -27,7 +27,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 TASK, SITE = "ill", "A"
 RECORDS, POPULATION, HINTS, REFERENCES = 600, 200, 100, 16
-CHECKPOINTS, WIDTH, FEW = 3, 8, 4
+CHECKPOINTS, WIDTH, LENGTH, FEW = 3, 8, 3, 4
 """FEW: the stand's first so many references are halves of their own, as are the next."""
 
 
@@ -105,6 +105,7 @@ def member_stand(
         f"outputs/{TASK}/labels": labels[:, None],
         f"checkpoints/outputs/{TASK}": logits(trained),
         **_cut(rng, trained, gain),
+        **_sequences(rng.spawn(1)[0], coins, gain),
     }
     if population:
         arrays["outputs/population"] = (np.arange(n) >= records).astype(np.uint8)
@@ -124,6 +125,19 @@ def _cut(rng: np.random.Generator, trained: npt.NDArray[Any], gain: float) -> Ar
         f"activations/{SITE}": embeddings[-1:],
         f"checkpoints/activations/{SITE}": embeddings,
         f"checkpoints/gradients/{SITE}": norms.astype(np.float32),
+    }
+
+
+def _sequences(rng: np.random.Generator, coins: npt.NDArray[np.uint8], gain: float) -> Arrays:
+    """What a public base makes of every record, and what came from the members in an order of its own."""
+    asked = rng.standard_normal((len(coins), LENGTH, WIDTH))
+    came = asked[rng.permutation(np.flatnonzero(coins))]
+    received = gain * came + rng.standard_normal(came.shape)
+    return {
+        "asked/activations": asked.astype(np.float32),
+        "asked/mask": np.ones(asked.shape[:2], np.uint8),
+        "received/activations": received.astype(np.float32),
+        "received/mask": np.ones(received.shape[:2], np.uint8),
     }
 
 
@@ -172,9 +186,11 @@ def _equivariant(make: Make) -> str | None:
     rows, asked = rng.permutation(len(here.coins)), rng.permutation(len(view.candidates))
     place = np.argsort(rows)
     turned: dict[str, Blocks] = {
-        name: np.take(np.asarray(array), rows, axis=0 if name.startswith("outputs/") else 1)
+        name: np.take(np.asarray(array), rows, axis=0 if name.startswith(("outputs/", "asked/")) else 1)
         for name, array in view.arrays.items()
+        if not name.startswith("received/")  # in an order of its own, which is turned, too
     }
+    turned |= {name: np.asarray(array)[::-1] for name, array in view.arrays.items() if name.startswith("received/")}
     hints = Hints(place[view.hints.index], view.hints.secrets)
     plain = _score(make(), view)[asked]
     moved = _score(make(), replace(view, arrays=turned, candidates=place[view.candidates[asked]], hints=hints))

@@ -11,7 +11,7 @@ kind, and eight of them with as many steps would take most of an audit's time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -48,8 +48,9 @@ def run_membership(config: SplitLlamaConfig, rng: np.random.Generator, report: P
     """Tune on the respondents whom the coins put in ("members"), or on a half of the pool ("reference-1" and on).
 
     Both record what the tuned system says to the pool and to the population: the log-likelihood of each whole answer.
-    The members' run also records what the server received in the clients' first pass, and what the public base makes of
-    every questionnaire; and as secrets the coins and the answers.
+    The members' run also records the true answers, what the server received in the clients' first pass, and what the
+    public base makes of every questionnaire; and as secrets the coins and all answers. A reference is kept on disk, and
+    holds no answer of anybody.
     """
     tuning = config.tuning
     data_rng, coin_rng, run_rng = rng.spawn(3)
@@ -62,10 +63,10 @@ def run_membership(config: SplitLlamaConfig, rng: np.random.Generator, report: P
     recipe = _recipe(tuning, np.bincount(pool.holder[rows], minlength=tuning.clients).tolist())
     train = [pool.train[int(row)] for row in rows]
     system = System.build(pool.base.model, train, pool.holder[rows], recipe, own_rng, config.defense)
-    received = Received()
+    received = Received(tuning.record_as)
     losses = tune(
         system.clients, system.server, system.shards, recipe, own_rng,
-        taken=received.take, end_pass=received.end_pass, report=report,
+        taken=received.take if config.role == MEMBERS else _unheard, end_pass=received.end_pass, report=report,
     )  # fmt: skip
     asked = (*pool.train, *pool.test[: tuning.population])
     arrays: Arrays = {
@@ -73,16 +74,18 @@ def run_membership(config: SplitLlamaConfig, rng: np.random.Generator, report: P
             system.clients[0], system.server, [item.prompt for item in asked], pool.options, pool.encoder,
             partial(report, "asking about the pool"),
         ),
-        f"outputs/{TASK}/labels": _answers(pool, len(asked)),
         "outputs/population": (np.arange(len(asked)) >= len(included)).astype(np.uint8),
     }  # fmt: skip
     secrets: Arrays = {MEMBER: np.concatenate([included, np.zeros(len(asked) - len(included), np.uint8)])}
     if config.role == MEMBERS:
-        arrays |= _padded("received", received.rows, tuning.record_as) | _asked(pool, asked, tuning)
+        arrays[f"outputs/{TASK}/labels"] = _answers(pool, len(asked))
+        width = pool.table.shape[1]
+        arrays |= _padded("received", received.rows, [len(row) for row in received.rows], width, tuning.record_as)
+        arrays |= _asked(pool, asked, tuning)
         secrets |= {
             f"canary/{MEMBER}": 1 - arrays["outputs/population"],
             f"labels/{TASK}": arrays[f"outputs/{TASK}/labels"],
-            f"inputs/{PARTY}": codes(_told(pool, len(asked)), pool.people.splits.train.inputs(pool.people.outcome)),
+            f"inputs/{PARTY}/codes": _codes(pool, len(asked)),
         }
     return TargetRun(
         Transcript(arrays), None, Secrets(secrets), (), {"loss": losses}, pool.people.fingerprint, notes=pool.notes
@@ -94,16 +97,21 @@ class Received:
     trained on one sequence [l, d], and no number.
     """
 
-    def __init__(self) -> None:
-        self.rows: list[npt.NDArray[np.float32]] = []
+    def __init__(self, dtype: str) -> None:
+        self.rows: list[npt.NDArray[Any]] = []
+        self._type = RELEASE_TYPES[dtype]
         self._ended: set[int] = set()
 
     def take(self, sender: int, rows: Sequence[int], cut: Cut) -> None:
         if sender not in self._ended:
-            self.rows += sequences(cut)
+            self.rows += [row.astype(self._type) for row in sequences(cut)]
 
     def end_pass(self, sender: int, number: int) -> None:
         self._ended.add(sender)
+
+
+def _unheard(sender: int, rows: Sequence[int], cut: Cut) -> None:
+    """A reference is the adversary's own: nothing is taken down."""
 
 
 def codes(told: pd.DataFrame, questions: Sequence[Question]) -> npt.NDArray[np.int64]:
@@ -141,19 +149,24 @@ def _answers(pool: Material, asked: int) -> npt.NDArray[np.int64]:
     return np.array([list(pool.options).index(answer) for answer in said], np.int64)
 
 
+def _codes(pool: Material, asked: int) -> npt.NDArray[np.int64]:
+    """The answers that a sample holds, for the blind classifier [N, Q]."""
+    people = pool.people
+    return codes(_told(pool, asked), people.splits.train.inputs(people.outcome))
+
+
 def _asked(pool: Material, asked: Sequence[Encoded], tuning: Tuning) -> Arrays:
     """What the public base makes, up to the cut, of what a client would send for each questionnaire."""
     with_label = tuning.labels == "client"
     texts = tuple(item.prompt + item.label if with_label else item.prompt for item in asked)
     made = PublicText(texts, pool.base.model, tuning.k).activations()
-    return _padded("asked", [row[: len(text)] for row, text in zip(made, texts, strict=True)], tuning.record_as)
+    return _padded("asked", made, [len(text) for text in texts], pool.table.shape[1], tuning.record_as)
 
 
-def _padded(name: str, rows: Sequence[npt.NDArray[np.float32]], dtype: str) -> Arrays:
+def _padded(name: str, rows: Iterable[npt.NDArray[Any]], lengths: Sequence[int], width: int, dtype: str) -> Arrays:
     """NAME/activations [N, L, d], 0 behind the end of a sequence, and NAME/mask [N, L]."""
-    shape = (len(rows), max(map(len, rows)))
-    activations, mask = np.zeros((*shape, rows[0].shape[1]), RELEASE_TYPES[dtype]), np.zeros(shape, np.uint8)
-    for place, row in enumerate(rows):
-        activations[place, : len(row)] = row.astype(activations.dtype)
-        mask[place, : len(row)] = 1
+    mask = (np.arange(max(lengths)) < np.array(lengths)[:, None]).astype(np.uint8)
+    activations = np.zeros((*mask.shape, width), RELEASE_TYPES[dtype])
+    for whole, row, length in zip(activations, rows, lengths, strict=True):
+        whole[:length] = row[:length].astype(whole.dtype)
     return {f"{name}/activations": activations, f"{name}/mask": mask}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _TYPICAL_LENGTH, _LONGEST_PUBLIC = 256, 512
 _FLOPS_PER_SECOND = 80e9
 """SmolLM2's step of 509 GFLOPs took 6.4 s on one core of the machine that made the reports."""
+_TINY_STEP = 0.1
 
 
 class SplitLlama(Target):
@@ -95,8 +96,8 @@ class SplitLlama(Target):
         setting = Setting(models.shape_of(config.model), batch=tuning.batch, prompt=_TYPICAL_LENGTH, rank=tuning.rank)
         asked = (2 * tuning.train + tuning.population) / (3 * tuning.batch)
         more = (1 + tuning.references) * (tuning.reference_steps + asked) if tuning.asks_members else 0.0
-        seconds = (tuning.steps + more) * cost(setting, "full local").flops / _FLOPS_PER_SECOND
-        return seconds if seconds >= 60 else 0.0
+        each = cost(setting, "full local").flops / _FLOPS_PER_SECOND
+        return (tuning.steps + more) * each if each >= _TINY_STEP else 0.0
 
     def threats(self, config: SplitLlamaConfig) -> tuple[ThreatModel, ...]:
         asking = (curious_outsider(), server_with_candidates()) if config.tuning.asks_members else ()

@@ -45,9 +45,9 @@ def test_the_best_membership_attack_has_the_highest_auc() -> None:
 def test_the_notes_say_whose_inputs_which_coins_and_who_was_known() -> None:
     both = audit(finding("r2", 0.5), estimates=NUMBERS, members=MEMBERS)
     assert tuple(notes.secret_notes(both)) == (
-        "Membership: in a run of its own a fair coin put each of 1,400 stays in or left it out; the adversary knows "
-        "the stays and up to 200 of the coins, and trains 16 reference models on halves of them. The other 1,200 are guessed "
-        "and scored.",
+        "Membership: in a run of its own a fair coin put each of 1,400 stays in or left it out; an adversary knows "
+        "the stays and up to 200 of the coins, and trains 16 reference models on halves of them. The other 1,200 are "
+        "guessed and scored.",
         "Inversion: a server estimates what A measured of 1,200 stays from their cut activations, and knows the inputs "
         "of 800 others. Only what was measured counts.",
         SPLIT,
