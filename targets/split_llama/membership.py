@@ -27,7 +27,7 @@ from privbench.references import inclusions, row_of
 from privbench.target import MEMBERS, Progress, TargetRun
 from privbench.targets.split_llama.answering import likelihoods
 from privbench.targets.split_llama.config import SplitLlamaConfig, Tuning
-from privbench.targets.split_llama.halves import Cut
+from privbench.targets.split_llama.halves import Exchange
 from privbench.targets.split_llama.public import PublicText
 from privbench.targets.split_llama.running import Material
 from privbench.targets.split_llama.system import System
@@ -102,15 +102,15 @@ class Received:
         self._type = RELEASE_TYPES[dtype]
         self._ended: set[int] = set()
 
-    def take(self, sender: int, rows: Sequence[int], cut: Cut) -> None:
+    def take(self, sender: int, rows: Sequence[int], crossed: Exchange) -> None:
         if sender not in self._ended:
-            self.rows += [row.astype(self._type) for row in sequences(cut)]
+            self.rows += [row.astype(self._type) for row in sequences(crossed.cut)]
 
     def end_pass(self, sender: int, number: int) -> None:
         self._ended.add(sender)
 
 
-def _unheard(sender: int, rows: Sequence[int], cut: Cut) -> None:
+def _unheard(sender: int, rows: Sequence[int], crossed: Exchange) -> None:
     """A reference is the adversary's own: nothing is taken down."""
 
 

@@ -136,6 +136,6 @@ class SplitLlama(Target):
                 progress(f"{config.called}: {stage}", share)
 
         with one_torch_thread():
-            if config.role != "audited":
+            if config.role not in ("clean", "audited"):
                 return run_membership(config, rng, report)
             return run_audited(config, rng, report, folder)

@@ -33,7 +33,7 @@ from privbench.targets.split_llama import membership
 from privbench.targets.split_llama.answering import likelihoods
 from privbench.targets.split_llama.batches import Layout, lay_out
 from privbench.targets.split_llama.config import SplitLlamaConfig
-from privbench.targets.split_llama.halves import Client, Cut, Server
+from privbench.targets.split_llama.halves import Client, Cut, Exchange, Server
 from privbench.targets.split_llama.system import System
 from privbench.targets.split_llama.target import SplitLlama
 from privbench.targets.split_llama.tokens import Encoded, Encoder
@@ -376,7 +376,9 @@ def test_only_the_first_pass_is_kept() -> None:
     layout = lay_out([[1, 2], [3]], [[()], [()]]).prompt.layout
     received = membership.Received("float32")
     for value in range(4):
-        received.take(value % 2, (0, 1), Cut(torch.full((2, 2, 3), float(value)), layout))
+        activations = torch.full((2, 2, 3), float(value))
+        crossed = Exchange(torch.zeros(2), Cut(activations, layout), torch.zeros_like(activations))
+        received.take(value % 2, (0, 1), crossed)
         received.end_pass(value % 2, value // 2)
     assert [row.shape for row in received.rows] == [(2, 3), (1, 3)] * 2
     assert [float(row.max()) for row in received.rows] == [0, 0, 1, 1]
@@ -426,3 +428,22 @@ def test_verify_needs_the_coins_that_were_tossed(
     turned[:POOL] = 1 - turned[:POOL]
     Secrets({**run.secrets.arrays, MEMBER: turned}).save(tmp_path / "other.safetensors")
     assert command_line("verify", str(tmp_path / "out"), f"--secrets={tmp_path / 'other.safetensors'}").returncode == 1
+
+
+def test_where_clients_hold_the_labels_both_games_are_played(
+    command_line: CommandLine, llama: str, tmp_path: Path
+) -> None:
+    """The outcome's coins in a run of their own beside one without, and the members' run; the record holds all."""
+    asked = {**ASKED, "labels": "client", "references": "0", "public": "10"}
+    settings = [part for key, value in asked.items() for part in ("--set", f"{key}={value}")]
+    out = tmp_path / "out"
+    given = ("audit", "--target", "split-llama", "--model", llama, *settings, "--attacks", "membership,label")
+    done = command_line(*given, "--out", str(out))
+    assert done.returncode in (0, 1, 3), done.stderr
+    record = read(out)
+    assert record.secret is not None
+    assert record.members is not None
+    assert record.utility
+    areas = {item.attack: item.value for item in record.findings if item.metric == "auc"}
+    assert areas["membership/cut-match"] == 1
+    assert command_line("verify", str(out)).returncode == 0
