@@ -76,7 +76,7 @@ def test_headline_without_coins(inputs: Audit) -> None:
     best = max(item.value or 0.0 for item in inputs.findings if item.metric == "token-accuracy")
     assert words.headline(inputs) == (
         f"UNCOVERED: {words.number(best)} of the respondents' answer tokens were read by a curious server (one reply "
-        "for everybody: at most .372), and no bound speaks about this mechanism."
+        "for everybody: at most .369), and no bound speaks about this mechanism."
     )
     assert "label coins" not in words.headline(inputs)
 
@@ -91,7 +91,7 @@ def test_headline_with_coins_says_both(both: Audit) -> None:
 def test_attacks_without_a_secret_say_so_once(inputs: Audit, small_audit: AuditResult) -> None:
     for name, text in everywhere(inputs).items():
         flat = re.sub(r"\s+", " ", text)
-        said = "The oracle likelihood ratio and the spectral attack: NOT_APPLICABLE. No record of this run carries a"
+        said = "oracle likelihood ratio and the spectral attack: NOT_APPLICABLE. No record of this run carries a"
         assert said in flat, name
         assert flat.count("No record of this run carries a label coin.") == 1, name
     for name, text in everywhere(small_audit.audit).items():
