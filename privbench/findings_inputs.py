@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from privbench.attack import AttackCard, NotApplicable
 from privbench.findings import NOTHING, Header, Judged, refused
-from privbench.invert import Inversions
+from privbench.invert import Inversions, Key
 from privbench.mechanism import Mechanism
 from privbench.record import Finding, Series
 from privbench.recovery import METRICS, Floats, Recovered
@@ -20,9 +21,13 @@ from privbench.stats.shares import share_interval
 from privbench.threat import ThreatModel
 from privbench.verdict import Verdict
 
+Scores = Mapping[str, npt.NDArray[Any]]
+
 LEVEL = 0.95
 ROWS = ("value", "shuffled", "baseline", "squares")
-"""Of the score array recovered/ATTACK/SECRET/RELEASES/METRIC [4]: sums, since a record's part tells its answers."""
+"""Of the score arrays recovered/ATTACK/SECRET/RELEASES/METRIC and prior/SECRET/METRIC [4]: sums, since a record's part
+tells its answers.
+"""
 
 
 def assemble_inputs(header: Header, inversions: Inversions) -> Judged:
@@ -32,11 +37,13 @@ def assemble_inputs(header: Header, inversions: Inversions) -> Judged:
     series: dict[str, Series] = {}
     secret, m = f"input/{inversions.victim}", len(inversions.scored)
     scores[f"index/{secret}"] = inversions.scored
+    for metric, found in inversions.prior.items():
+        scores[f"prior/{secret}/{metric}"] = _sums(found)
     for name, outcome in inversions.outcomes.items():
         for (releases, metric), found in outcome.found.items():
             blank = _blank(header, name, outcome.card, outcome.threat, secret, releases, metric)
             findings.append(_measured(blank, found, inversions))
-            scores[f"recovered/{name}/{secret}/{releases}/{metric}"] = np.array([getattr(found, row) for row in ROWS])
+            scores[f"recovered/{name}/{secret}/{releases}/{metric}"] = _sums(found)
         scores[f"curve/{name}/{secret}"] = outcome.curve
         series[name] = _curve(outcome.curve, m)
     for name, (card, threat, why) in inversions.refused.items():
@@ -75,11 +82,44 @@ def _measured(finding: Finding, found: Recovered, inversions: Inversions) -> Fin
         level=LEVEL,
         n=found.n,
         canaries=found.records,
-        baseline=found.baseline,
+        baseline=without_cut(finding.metric, found, inversions.prior),
         controls={"positive": None, "negative": _shuffled(found)},
         verdict=Verdict.UNCOVERED,
         reason=no_bound(inversions.mechanism, "tokens behind "),
     )
+
+
+def without_cut(metric: str, found: Recovered, prior: Mapping[str, Recovered]) -> float:
+    """The best of what takes no cut: one reply for everybody, or what a language model says that is told the rest."""
+    return max(found.baseline, prior[metric].value if metric in prior else 0.0)
+
+
+def _sums(found: Recovered) -> npt.NDArray[np.float64]:
+    return np.array([getattr(found, row) for row in ROWS])
+
+
+def recovered_of(
+    scores: Scores, said: Mapping[str, Any], attack: str, counted: Mapping[Key, int]
+) -> dict[Key, Recovered]:
+    """What an attack read, by number of releases and metric, from its sums. said: the record's "inputs"; counted: how
+    many guesses it made.
+    """
+    return {
+        (releases, metric): _recovered(
+            scores[f"recovered/{attack}/{said['name']}/{releases}/{metric}"], said, counted.get((releases, metric), 0)
+        )
+        for releases, metric in product(sorted({1, said["releases"]}), METRICS)
+    }
+
+
+def prior_of(scores: Scores, said: Mapping[str, Any]) -> dict[str, Recovered]:
+    """By metric what a language model says, where it was asked; how many guesses it made is not kept."""
+    names = {metric: f"prior/{said['name']}/{metric}" for metric in METRICS}
+    return {metric: _recovered(scores[name], said, 0) for metric, name in names.items() if name in scores}
+
+
+def _recovered(sums: npt.NDArray[Any], said: Mapping[str, Any], n: int) -> Recovered:
+    return Recovered(**dict(zip(ROWS, map(float, sums), strict=True)), records=said["records"], n=n)
 
 
 def no_bound(mechanism: Mechanism | None, what: str = "") -> str:

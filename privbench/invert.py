@@ -57,7 +57,8 @@ class Spoken:
 
 @dataclass(frozen=True)
 class Inversions:
-    """All inversions of one run. `victim`: whose inputs; scored [m]: record numbers.
+    """All inversions of one run. `victim`: whose inputs; scored [m]: record numbers; prior: by metric what a language
+    model says of the answers without the cut, empty where none was asked.
 
     drift: how far each release had moved from the public base's (`privbench.drift`); empty where that is not known.
     shown: the attack that read most answers from all releases, and examples what it read of the first records; None
@@ -69,6 +70,7 @@ class Inversions:
     refused: Mapping[str, Refused]
     releases: int
     scored: Index
+    prior: Mapping[str, Recovered]
     mechanism: Mechanism | None
     drift: tuple[float, ...]
     shown: str | None
@@ -111,8 +113,10 @@ def invert_all(
     examples = _examples(run, truth, read[best]) if invented and best is not None else ()
     mechanism = input_mechanism(run.mechanisms, victim)
     moved = drift(run.transcript.arrays, victim, truth.tokens)
+    said = run.secrets.arrays.get(f"inputs/{victim}/prior")
+    prior = {} if said is None else _scored(truth, np.asarray(said), _others(len(scored), stream(seed, "prior scored")))
     shown = best if examples else None
-    return Inversions(victim, outcomes, refused, releases, scored, mechanism, moved, shown, examples)
+    return Inversions(victim, outcomes, refused, releases, scored, prior, mechanism, moved, shown, examples)
 
 
 def _examples(run: TargetRun, truth: Truth, read: Index) -> tuple[tuple[Spoken, ...], ...]:
@@ -162,14 +166,24 @@ def _outcome(
     """One release of each record drawn by itself, and all of them; each record compared with another's answers too."""
     total, m, _ = found.single.shape
     drawn = found.single[rng.integers(0, total, m), np.arange(m)]
-    ring = rng.permutation(m)
-    order = np.empty(m, np.int64)
-    order[ring] = np.roll(ring, 1)  # nobody is compared with himself
+    order = _others(m, rng)
     guesses = {1: drawn} if total == 1 else {1: drawn, total: found.accumulated[-1]}
     scored = {
-        (releases, metric): truth.score(guess, metric, order)
+        (releases, metric): recovered
         for releases, guess in guesses.items()
-        for metric in METRICS
+        for metric, recovered in _scored(truth, guess, order).items()
     }
     curve = np.array([truth.score(guess, METRICS[0], order).value for guess in found.single])
     return Inverted(card, threat, scored, curve)
+
+
+def _scored(truth: Truth, guess: Index, order: Index) -> dict[str, Recovered]:
+    """A reconstruction [m, L] in every metric."""
+    return {metric: truth.score(guess, metric, order) for metric in METRICS}
+
+
+def _others(m: int, rng: np.random.Generator) -> Index:
+    """Whose answers each of m records is compared with when shuffled: never its own."""
+    ring, order = rng.permutation(m), np.empty(m, np.int64)
+    order[ring] = np.roll(ring, 1)
+    return order

@@ -96,6 +96,7 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("inputs/SITE", (*_FLOATS, *_LABELS), ("N", "...")),
         Rule("inputs/SITE/answers", _LABELS, ("N", "L SITE")),
         Rule("inputs/SITE/codes", _LABELS, ("N", "Q SITE")),
+        Rule("inputs/SITE/prior", _LABELS, ("N", "L SITE")),
         Rule("inputs/SITE/observed", _COINS, ("N", "...")),
     ),
 }
@@ -176,7 +177,9 @@ def _check_index(arrays: Mapping[str, Blocks], sizes: Mapping[str, tuple[int, st
 
 
 def _check_inputs(name: str, arrays: Mapping[str, Blocks], where: str) -> None:
-    """Inputs that are numbers have features on the last axis; where they were measured is said of each of them."""
+    """Inputs that are numbers have features on the last axis; where they were measured is said of each of them. What a
+    language model says stands where there are answers.
+    """
     parts = name.split("/")
     if parts[-1] == "observed" and "inputs" in parts[:-2]:
         inputs = name.removesuffix("/observed")
@@ -187,6 +190,8 @@ def _check_inputs(name: str, arrays: Mapping[str, Blocks], where: str) -> None:
                 f"{where}: array '{name}' has shape {list(arrays[name].shape)}; '{inputs}' has "
                 f"{list(arrays[inputs].shape)}, and they must be the same."
             )
+    elif parts[-1] == "prior" and (answers := name.replace("/prior", "/answers")) not in arrays:
+        raise InputError(f"{where}: array '{name}' says what stands where '{answers}' marks, which is missing; add it.")
     elif "inputs" in parts[-2:-1] and is_float(arrays[name].dtype) and arrays[name].ndim < 2:
         raise InputError(
             f"{where}: array '{name}' has shape {list(arrays[name].shape)}; numbers need their features on a last "

@@ -163,6 +163,11 @@ def describe_inputs(inputs: Inversions | None, secrets: Secrets) -> dict[str, An
         "questions": int(answers.max()) + 1,
         "releases": inputs.releases,
         "drift": list(inputs.drift),
+        "prior": bool(inputs.prior),
+        "without_cut": {
+            metric: {"one_reply": found.baseline, "language_model": found.value}
+            for metric, found in inputs.prior.items()
+        },
         "shown": inputs.shown,
         "examples": [[asdict(item) for item in person] for person in inputs.examples],
     }

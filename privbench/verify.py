@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from privbench.errors import InputError, RecordError
 from privbench.estimating import Estimated, Estimates
 from privbench.findings import Evidence, Header, Judged
 from privbench.findings_estimates import FITS, fit_of
+from privbench.findings_inputs import prior_of, recovered_of
 from privbench.harm import Harm
 from privbench.invert import Inversions, Inverted
 from privbench.measure import Attacked, Failure, Outcome, Refused
@@ -33,14 +33,14 @@ from privbench.noise import NoiseCheck
 from privbench.parts import Parts, judge_parts
 from privbench.record import AUDIT_FILE, Audit, Finding, hash_record, hash_scores, read_json, read_scores
 from privbench.recording import MEMBER, Secrets
-from privbench.recovery import METRICS, Recovered
 from privbench.registry import Registry
 from privbench.report.pages import PAGES, render
 from privbench.scoring import ScoredGuess
 from privbench.threat import ThreatModel
 from privbench.verdict import Verdict
 from privbench.verify_estimates import contradictory_estimates
-from privbench.verify_record import contradictions, made_by_this_code
+from privbench.verify_held import made_by_this_code
+from privbench.verify_record import contradictions
 from privbench.verify_scores import Scores, attacks_of, contradictory, malformed, releases_of, secret_of
 
 RECOMPUTED = (
@@ -170,19 +170,15 @@ def _inputs_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: 
     outcomes: dict[str, Inverted] = {}
     refused: dict[str, Refused] = {}
     for name, card, threat, finding in _attacks(audit, registry, said["name"]):
-        key = f"{name}/{said['name']}"
-        if f"curve/{key}" not in scores:
+        curve = f"curve/{name}/{said['name']}"
+        if curve not in scores:
             refused[name] = _refused(card, threat, finding)
             continue
         counted = {(item.releases, item.metric): item.n or 0 for item in audit.findings if item.attack == name}
-        found = {}
-        for over, metric in product(sorted({1, said["releases"]}), METRICS):
-            value, shuffled, base, squares = map(float, scores[f"recovered/{key}/{over}/{metric}"])
-            n = counted.get((over, metric), 0)
-            found[over, metric] = Recovered(value, shuffled, base, squares, said["records"], n)
-        outcomes[name] = Inverted(card, threat, found, scores[f"curve/{key}"])
+        outcomes[name] = Inverted(card, threat, recovered_of(scores, said, name, counted), scores[curve])
     index, mechanism = scores[f"index/{said['name']}"], input_mechanism(mechanisms, victim)
-    return Inversions(victim, outcomes, refused, said["releases"], index, mechanism, (), said.get("shown"), ())
+    prior = prior_of(scores, said)
+    return Inversions(victim, outcomes, refused, said["releases"], index, prior, mechanism, (), said.get("shown"), ())
 
 
 def _members_again(audit: Audit, scores: Scores, registry: Registry) -> Membership:

@@ -12,17 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from privbench.attack import Attack, AttackBase, Inversion
 from privbench.data.catalogue import invented
 from privbench.differences import TOLERANCE, same
 from privbench.differences import fields as differing
 from privbench.errors import InputError
-from privbench.estimates import Estimation
 from privbench.findings import NOTHING
 from privbench.flags import FLAGS
-from privbench.manifest import code_version
 from privbench.measure import CALIBRATION_SHARE, ORACLE
-from privbench.membership import MembershipAttack
 from privbench.options import RECORDED, AuditOptions
 from privbench.parts import by_kind
 from privbench.record import Audit
@@ -32,6 +28,7 @@ from privbench.target import Target
 from privbench.verdict import RHO_SHARE, Verdict
 from privbench.verify_claims import claims, epsilons, mechanisms
 from privbench.verify_estimates import cut_and_mechanism
+from privbench.verify_held import PARTS, contradictory_parts, made_by_this_code
 from privbench.verify_parts import Parts, positive
 from privbench.verify_scores import Scores, attacks_of
 
@@ -124,7 +121,7 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
     if target.describe(config)["data"] != parts.resolved["data"]:
         if held is not None:
             flags = {part: {k: v for k, v in said.items() if isinstance(v, bool)} for part, said in held.items()}
-            yield from _held(parts.audit, flags, registry)
+            yield from contradictory_parts(parts.audit, flags, registry)
         return
     for key, value in target.describe(config).items():
         recorded = parts.resolved.get(key)
@@ -136,7 +133,7 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
     labels = [threat.label for threat in target.threats(config)]
     yield from differing("threats", [item["label"] for item in parts.audit.threats], labels)
     if held is not None:
-        yield from _held(parts.audit, held, registry)
+        yield from contradictory_parts(parts.audit, held, registry)
 
 
 def _examples(parts: Parts) -> Iterator[str]:
@@ -163,34 +160,6 @@ def _options(given: Mapping[str, Any]) -> AuditOptions:
         values[key] = tuple(values.get(key, ()))
     values["eps"] = math.inf if values.get("eps") == "inf" else values.get("eps")
     return AuditOptions(**values)
-
-
-_PARTS: Mapping[type[AttackBase], str] = {
-    Attack: "secret",
-    Inversion: "inputs",
-    MembershipAttack: "members",
-    Estimation: "estimates",
-}
-"""Which part of a record says whose secrets attacks of this kind are about."""
-
-
-def _held(audit: Audit, held: Mapping[str, Mapping[str, Any]], registry: Registry) -> Iterator[str]:
-    """The secrets that the target says its runs hold: each there if attacked, as it is said to be, and no other."""
-    attacked = {_PARTS[kind] for kind, names in by_kind(attacks_of(audit), registry).items() if names}
-    for part in _PARTS.values():
-        recorded = getattr(audit, part)
-        # Token inputs are described whether attacked or not: what was held does not depend on who asks.
-        if recorded is None and part in held and part in attacked:
-            yield f"{part}: none is recorded, and the target's runs hold one"
-        elif recorded is not None and part not in held:
-            yield f"{part}: recorded, and the target's runs hold none"
-        elif recorded is not None:
-            for key, value in held[part].items():
-                yield from differing(f"{part}/{key}", recorded.get(key), value)
-
-
-def made_by_this_code(audit: Audit) -> bool:
-    return bool(audit.manifest.get("code") == code_version())
 
 
 def _planned(audit: Audit, given: Mapping[str, Any], registry: Registry) -> Iterator[str]:
@@ -232,7 +201,7 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
             yield f"{name}: NOT_APPLICABLE, and yet it has scores"
         if not asked:
             kind = next(kind for kind, names in by_kind((name,), registry).items() if names)
-            if getattr(audit, _PARTS[kind]) is not None:
+            if getattr(audit, PARTS[kind]) is not None:
                 yield f"{name}: NOT_APPLICABLE for want of a secret that the record holds"
             continue
         built_in = parts.own and parts.configured and name in BUILT_IN["attacks"] and not parts.lacks(attack, findings)

@@ -87,7 +87,7 @@ def _impossible(kind: str, name: str, array: npt.NDArray[Any], audit: Audit) -> 
         yield f"{name}: a coin is {int(array.max())}; it may be 0 or 1 only"
     elif kind == "fit":
         yield from _no_fit(name, fit_of(array))
-    elif kind == "recovered" and audit.inputs is not None:
+    elif kind in ("recovered", "prior") and audit.inputs is not None:
         yield from _no_shares(name, array, int(audit.inputs["records"]))
     elif kind == "curve" and array.ndim == 1 and not ((array >= 0) & (array <= 1)).all():
         yield f"{name}: a share lies between 0 and 1"
@@ -138,6 +138,7 @@ def _shapes(audit: Audit, registry: Registry) -> dict[str, tuple[int, ...]]:
     if audit.inputs is not None:
         name, m, total = audit.inputs["name"], audit.inputs["records"], audit.inputs["releases"]
         shapes[f"index/{name}"] = (m,)
+        shapes |= {f"prior/{name}/{metric}": (len(ROWS),) for metric in METRICS}
         for attack in attacks_of(audit, name):
             shapes[f"curve/{attack}/{name}"] = (total,)
             shapes |= {
@@ -177,9 +178,10 @@ def _contradictory_inputs(inputs: Mapping[str, Any], scores: Scores) -> Iterator
     secret = inputs["name"]
     if not np.array_equal(scores[f"index/{secret}"], np.arange(inputs["records"])):
         yield f"index/{secret}: not every record once, in order"
+    yield from _contradictory_prior(inputs, scores)
     first: dict[str, tuple[str, npt.NDArray[Any]]] = {}
     for name, rows in scores.items():
-        if not name.startswith("recovered/"):
+        if not name.startswith(("recovered/", "prior/")):
             continue
         metric, given = name.rpartition("/")[2], rows[[ROWS.index("baseline"), ROWS.index("squares")]]
         holder, known = first.setdefault(metric, (name, given))
@@ -190,6 +192,23 @@ def _contradictory_inputs(inputs: Mapping[str, Any], scores: Scores) -> Iterator
             said = f"recovered/{name.removeprefix('curve/')}/1/{METRICS[0]}"
             if abs(float(scores[said][ROWS.index("value")]) - float(curve[0])) > ROUNDING:
                 yield f"{name}: not what {said} adds up to, and there is one release"
+
+
+def _contradictory_prior(inputs: Mapping[str, Any], scores: Scores) -> Iterator[str]:
+    """What takes no cut is there in every metric or in none, and is what the record's own words say."""
+    names = {metric: f"prior/{inputs['name']}/{metric}" for metric in METRICS}
+    for name in names.values():
+        if inputs.get("prior", False) != (name in scores):
+            yield f"{name}: {'missing' if inputs.get('prior') else 'there'}, and inputs/prior says otherwise"
+    summed = {
+        metric: {"one_reply": at[ROWS.index("baseline")], "language_model": at[ROWS.index("value")]}
+        for metric, name in names.items()
+        if (at := scores.get(name)) is not None
+    }
+    said = inputs.get("without_cut", {})
+    for metric in summed.keys() | said.keys():
+        if {key: float(value) for key, value in summed.get(metric, {}).items()} != said.get(metric):
+            yield f"inputs/without_cut/{metric}: not what {names.get(metric, 'any array')} says"
 
 
 def _contradictory_coins(audit: Audit, scores: Scores, records: int) -> Iterator[str]:

@@ -31,13 +31,15 @@ def registry() -> Registry:
 @dataclass(frozen=True)
 class SurveyedConfig:
     """noise, passes: of the token activations; coins: whether labels are audited too; described: whether a mechanism
-    on the activations is; seed: of what the answers are.
+    on the activations is; prior: 1 where a language model says every second respondent's tokens, 2 where everybody's;
+    seed: of what the answers are.
     """
 
     noise: float = 0.0
     passes: int = 2
     coins: int = 0
     described: int = 0
+    prior: int = 0
     seed: int = 0
 
 
@@ -79,6 +81,10 @@ class Surveyed(Target):
             f"inputs/{VICTIM}": stand.truth.tokens,
             f"inputs/{VICTIM}/answers": stand.truth.answers,
         }  # fmt: skip
+        if config.prior:
+            said = np.full_like(stand.truth.tokens, -1)
+            said[:: 3 - config.prior] = stand.truth.tokens[:: 3 - config.prior]
+            hidden[f"inputs/{VICTIM}/prior"] = said
         mechanisms, joint, oracle = [], [], None
         if config.described:
             noise = {"answers": max(config.noise, 1.0)}

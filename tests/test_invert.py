@@ -192,3 +192,19 @@ def test_the_first_party_with_inputs_is_the_victim(registry: Registry) -> None:
         for client in ("client-1", "client-2")
     }
     assert invert(registry, replace(run, secrets=Secrets(hidden))).victim == "client-1"
+
+
+def test_a_prior_that_reads_more_than_one_reply_is_the_baseline(registry: Registry) -> None:
+    """Every second respondent's tokens: half of all tokens, where one reply reads fewer; what an attack read stays."""
+    plain, told = (assemble_inputs(HEADER, invert(registry, run_of(registry, prior=prior))) for prior in ("0", "1"))
+    assert not any(name.startswith("prior/") for name in plain.scores)
+    for before, item in zip(plain.findings, told.findings, strict=True):
+        assert item.baseline is not None
+        assert before.baseline is not None
+        sums = told.scores[f"prior/input/client-1/{item.metric}"]
+        assert item.baseline == max(before.baseline, sums[ROWS.index("value")])
+        assert sums[ROWS.index("baseline")] == before.baseline
+        assert replace(item, baseline=before.baseline) == before
+    tokens = told.scores["prior/input/client-1/token-accuracy"]
+    assert tokens[ROWS.index("value")] == pytest.approx(0.5)
+    assert tokens[ROWS.index("value")] > tokens[ROWS.index("baseline")]

@@ -104,7 +104,7 @@ ANSWERS = np.array([[-1, 0, 1, -1], [-1, 0, 1, 1]])
 def secrets(**changes: np.ndarray | None) -> Secrets:
     """Two respondents of client c; None leaves an array out."""
     arrays = {"inputs": TOKENS, "answers": ANSWERS, **changes}
-    names = {"inputs": "inputs/c", "answers": "inputs/c/answers"}
+    names = {"inputs": "inputs/c", "answers": "inputs/c/answers", "prior": "inputs/c/prior"}
     return Secrets({names[key]: array for key, array in arrays.items() if array is not None})
 
 
@@ -142,6 +142,9 @@ def test_inputs_without_answers_are_no_token_inputs() -> None:
         ({"inputs": TOKENS.astype(np.uint8)}, "'inputs/c' has type uint8; allowed: float32, float16, bfloat16, int64"),
         ({"answers": ANSWERS.astype(np.float32)}, "'inputs/c/answers' has type float32; allowed: int64"),
         ({"answers": ANSWERS[:, :, None]}, r"'inputs/c/answers' has shape \[2, 4, 1\]; it must be \[N, L\]"),
+        ({"prior": TOKENS[:, :3]}, "'inputs/c/prior' has L of c = 3 where 'inputs/c/answers' has 4"),
+        ({"prior": TOKENS, "answers": None}, "'inputs/c/prior' says what stands where 'inputs/c/answers' marks"),
+        ({"prior": TOKENS - 2}, "'inputs/c/prior' holds -3; labels and tokens are 0 and above, -1 for none"),
         ({"answers": ANSWERS[:, :0], "inputs": TOKENS[:, :0]}, r"'inputs/c' has shape \[2, 0\]: nothing is in it"),
     ],
 )

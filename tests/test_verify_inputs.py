@@ -53,7 +53,9 @@ def test_a_forger_who_edits_nothing_agrees(
     assert verify(forge(records[kind], tmp_path / "f", lambda data, scores: None, registry), registry) == ()
 
 
-@pytest.mark.parametrize("settings", [{"passes": "1"}, {"noise": "3", "described": "1"}, {"passes": "1", "coins": "1"}])
+@pytest.mark.parametrize(
+    "settings", [{"passes": "1"}, {"noise": "3", "described": "1"}, {"passes": "1", "coins": "1"}, {"prior": "1"}]
+)
 def test_other_honest_records_agree(registry: Registry, tmp_path: Path, settings: dict[str, str]) -> None:
     assert verify(made(tmp_path / "r", registry, "surveyed", settings=settings), registry) == ()
 
@@ -214,6 +216,44 @@ def test_what_was_changed_is_named(
     folder = forge(records[kind], tmp_path / "f", edit, registry if assembled else None)
     found = verify(folder, registry)
     assert any(said in line for line in found), found
+
+
+PRIOR = f"prior/{SECRET}/token-accuracy"
+
+
+def said(model: float) -> Edit:
+    return lambda data, scores: data["inputs"]["without_cut"]["token-accuracy"].update(language_model=model)
+
+
+def no_prior(data: Data, scores: Arrays) -> None:
+    for name in [name for name in scores if name.startswith("prior/")]:
+        del scores[name]
+
+
+def forged(data: Data, scores: Arrays) -> None:
+    """A smaller prior in the sums and in words alike, the finding as it was."""
+    on(PRIOR, put(VALUE, 0.4))(data, scores)
+    said(0.4)(data, scores)
+
+
+@pytest.mark.parametrize(
+    ("edit", "line"),
+    [
+        (on(PRIOR, put(VALUE, 1.5)), f"{PRIOR}: a share lies between 0 and 1"),
+        (on(PRIOR, put(SQUARES, 0.5)), f"{PRIOR}: every record counts the same"),
+        (on(PRIOR, half(BASELINE)), "the baseline and the weights are not those of"),
+        (on(PRIOR, put(VALUE, 0.4)), "inputs/without_cut/token-accuracy: not what"),
+        (said(0.4), "inputs/without_cut/token-accuracy: not what"),
+        (forged, f"{FIRST}: baseline"),
+        (no_prior, f"{PRIOR}: missing, and inputs/prior says otherwise"),
+        (inputs_are(prior=False), f"{PRIOR}: there, and inputs/prior says otherwise"),
+        (inputs_are(without_cut={}), "inputs/without_cut/token-accuracy: not what"),
+    ],
+)
+def test_a_changed_prior_is_named(registry: Registry, tmp_path: Path, edit: Edit, line: str) -> None:
+    record = made(tmp_path / "r", registry, "surveyed", settings={"prior": "1"})
+    found = verify(forge(record, tmp_path / "f", edit, None), registry)
+    assert any(line in item for item in found), found
 
 
 def test_of_one_release_the_curve_is_the_finding(registry: Registry, tmp_path: Path) -> None:

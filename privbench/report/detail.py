@@ -130,16 +130,27 @@ def _tokens(group: Group, audit: Audit) -> Table:
         (
             short_name(item.attack),
             releases(item, total),
-            *_beside(item),
-            *_beside(whole.get((item.attack, item.releases))),
+            *_read(item, audit),
+            *_read(whole.get((item.attack, item.releases)), audit),
             control(item),
         )
         for row in group.rows
         for item in audit.findings
         if item.attack == row.finding.attack and item.metric == "token-accuracy" and item.value is not None
     ]
-    head = ("attack", "from", "tokens read", "one reply for all", CALLED["answer-accuracy"], "one reply for all")
-    return ((*head, "control"), *body) if body else ()
+    asked = ("language model",) if (audit.inputs or {}).get("prior") else ()
+    columns = [(name, "one reply for all", *asked) for name in ("tokens read", CALLED["answer-accuracy"])]
+    return (("attack", "from", *columns[0], *columns[1], "control"), *body) if body else ()
+
+
+def _read(finding: Finding | None, audit: Audit) -> tuple[str, ...]:
+    """A value, and each of what takes no cut: one reply for everybody, a language model where it was asked."""
+    if audit.inputs is None or not audit.inputs.get("prior"):
+        return _beside(finding)
+    if finding is None:
+        return NOTHING, NOTHING, NOTHING
+    both = audit.inputs["without_cut"][finding.metric]
+    return measured(finding), number(both["one_reply"]), number(both["language_model"])
 
 
 def by_feature(audit: Audit, attacks: Sequence[str] | None = None) -> Table:

@@ -61,7 +61,8 @@ TOKENS = Family(
     "Inversion of tokens",
     READ,
     "share of the respondents' answer tokens read",
-    "the best one reply for everybody",
+    "the best of what takes no cut: one reply for everybody, or where it was asked a language model that is told all "
+    "answers before and the true beginning of each",
     "negative: held against another respondent's answers, no more is read than by one reply",
     "not known",
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from privbench.errors import InputError
 from privbench.record import Audit, Series
-from privbench.report.words import ATTACK_NAMES, READ, most_read
+from privbench.report.words import ATTACK_NAMES, LANGUAGE_MODEL, ONE_REPLY, READ, most_read, without_cut
 
 # Okabe and Ito's palette: distinguishable with every common colour vision.
 _ATTACKS = {
@@ -82,10 +82,14 @@ def _draw_coins(axes: Any, series: Mapping[str, Series], audit: Audit) -> None:
     axes.set_ylabel("label coins guessed right")
 
 
+_SHORT = {ONE_REPLY: "one reply for all", LANGUAGE_MODEL: "language model, no cut"}
+
+
 def _draw_inputs(axes: Any, series: Mapping[str, Series], audit: Audit) -> None:
-    """Every inversion against the best one reply for everybody, which takes no leak at all."""
+    """Every inversion against the best of what takes no leak at all."""
     read = most_read(audit)
-    _draw_attacks(axes, series, [], ((read and read.baseline) or 0.0, "one reply for all"))
+    level = (0.0, ONE_REPLY) if read is None else (read.baseline or 0.0, without_cut(read, audit))
+    _draw_attacks(axes, series, [], (level[0], _SHORT[level[1]]))
     axes.set_xlabel("release, one pass of the training")
     axes.set_ylabel("answer tokens read")
 

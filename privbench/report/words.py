@@ -205,7 +205,7 @@ def _leak(audit: Audit) -> str:
         said.append(f"up to {value} of the label coins were guessed right by {_whom(most)} (chance: .5)")
     read = most_read(audit)
     if read is not None and read.value is not None:
-        said.append(_read(read, read.value))
+        said.append(_read(read, read.value, audit))
     known = estimates.best(audit)
     if known is not None and known.value is not None:
         said.append(_known(known, known.value))
@@ -215,13 +215,21 @@ def _leak(audit: Audit) -> str:
     return "; ".join(said) or "nothing was measured"
 
 
-def _read(finding: Finding, value: float) -> str:
-    """Tokens of answers; an attack that reads no more than one reply for everybody has read nothing."""
-    reply = number(finding.baseline or 0.0)
+def _read(finding: Finding, value: float, audit: Audit) -> str:
+    """Tokens of answers; an attack that reads no more than what takes no cut has read nothing."""
+    beside, most = without_cut(finding, audit), f"at most {number(finding.baseline or 0.0)}"
     if (finding.low or 0.0) <= (finding.baseline or 0.0):
-        return f"no attack of {_whom(finding)} read more answer tokens than one reply for everybody (at most {reply})"
-    beside = f"(one reply for everybody: at most {reply})"
-    return f"{number(value)} of the respondents' answer tokens were read by {_whom(finding)} {beside}"
+        return f"no attack of {_whom(finding)} read more answer tokens than {beside} ({most})"
+    return f"{number(value)} of the respondents' answer tokens were read by {_whom(finding)} ({beside}: {most})"
+
+
+ONE_REPLY, LANGUAGE_MODEL = "one reply for everybody", "a language model told all answers before"
+
+
+def without_cut(finding: Finding, audit: Audit) -> str:
+    """What the baseline of a finding about answers is: the better of what takes no cut."""
+    both = (audit.inputs or {}).get("without_cut", {}).get(finding.metric)
+    return LANGUAGE_MODEL if both is not None and both["language_model"] > both["one_reply"] else ONE_REPLY
 
 
 def _told(finding: Finding, value: float, attacks: int) -> str:

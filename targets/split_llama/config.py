@@ -34,7 +34,7 @@ _MOST_POPULATION = 500
 _FROM_ZERO = ("k", "warmup", "steps", "public", "record", "shots", "references")
 _PRETRAINED: Mapping[str, str] = {
     "train": "240", "validation": "40", "test": "100", "steps": "60", "batch": "4", "rate": "1e-3", "train_head": "no",
-    "public": "200", "record": "40", "record_as": "bfloat16", "shots": "2",
+    "public": "200", "record": "40", "record_as": "bfloat16", "shots": "2", "prior": "no",
     "members": "no", "references": "0", "reference_steps": "60",
 }  # fmt: skip
 """What a model of a hundred million parameters and more starts from, which is slow here and knows its words already."""
@@ -60,6 +60,7 @@ class Tuning:
     prompting      yes: the untuned model's answers stand beside, without examples and with `shots` of them
     tabular        yes: FT-Transformer stands beside (extra: pip install privbench[tabular])
     public         texts about invented respondents, from which a curious server learns to invert the public base
+    prior          yes: what the base says next at each answer, told all that stands before it, stands beside attacks
     record         respondents of the first client whose activations are recorded; 0 for all of them
     members        no: nobody asks who was trained on, which takes a tuning of its own
     references     models that the adversary of membership inference tunes itself, at least 4 for LiRA; 0 for none: the
@@ -93,6 +94,7 @@ class Tuning:
     shots: int = 4
     tabular: str = "no"
     public: int = 1200
+    prior: str = "yes"
     record: int = 200
     record_as: str = "float32"
     members: str = "yes"
@@ -109,6 +111,7 @@ class Tuning:
             "prompting": NO_YES,
             "tabular": NO_YES,
             "members": NO_YES,
+            "prior": NO_YES,
             "record_as": tuple(RELEASE_TYPES),
         }
         for name, values in allowed.items():

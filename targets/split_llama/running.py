@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from privbench.targets.split_llama.answering import answer, utilities
 from privbench.targets.split_llama.coins import OUTCOME, Coins
 from privbench.targets.split_llama.config import SplitLlamaConfig
 from privbench.targets.split_llama.models import Base
+from privbench.targets.split_llama.prior import foretold
 from privbench.targets.split_llama.prompting import prompted
 from privbench.targets.split_llama.public import PublicText, invented_texts
 from privbench.targets.split_llama.respondents import Respondents
@@ -33,9 +34,14 @@ from privbench.tensors import RELEASE_TYPES
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import LlamaForCausalLM
 
 CLIENT = "client-1"
 """Whose activations are recorded: every client's are alike."""
+NO_PRIOR = (
+    "What a language model says of the answers without any activation was not computed (--set prior=yes does): "
+    "attacks stand beside one reply for everybody alone."
+)
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,11 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
         else:
             system.send(tape, report)
         transcript, secrets = tape.finish(_metadata(config, material))
+    if tuning.prior == "yes" and not clean:
+        report("the base's own guesses", 0.0)
+        secrets = _with_prior(secrets, model)
+    elif not clean:
+        untold = (*untold, NO_PRIOR)
     notes = (*material.notes, *untold, *(() if coins is None else (coins.note,)))
     fingerprint = material.people.fingerprint
     if tossed is not None:
@@ -175,6 +186,12 @@ def _coins(config: SplitLlamaConfig, material: Material) -> Coins:
     """Of the first client's respondents that are recorded; the same in every run of an audit."""
     rows = np.flatnonzero(material.holder == WATCHED)[: config.tuning.record or None]
     return Coins.toss(material.told, material.options, material.encoder, rows, stream(config.seed, "label coins"))
+
+
+def _with_prior(secrets: Secrets, model: LlamaForCausalLM) -> Secrets:
+    """With what the base says next at every answer."""
+    tokens, answers = (secrets.array(f"inputs/{CLIENT}{part}") for part in ("", "/answers"))
+    return replace(secrets, arrays={**secrets.arrays, f"inputs/{CLIENT}/prior": foretold(model, tokens, answers)})
 
 
 def _metadata(config: SplitLlamaConfig, material: Material) -> dict[str, Any]:

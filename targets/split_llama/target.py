@@ -107,7 +107,7 @@ class SplitLlama(Target):
         from privbench.targets.split_llama.coins import OUTCOME
 
         tuning = config.tuning
-        held: dict[str, Mapping[str, Any]] = {"inputs": {}}
+        held: dict[str, Mapping[str, Any]] = {"inputs": {"prior": tuning.prior == "yes"}}
         if config.coined:
             held["secret"] = {"moved": [OUTCOME]}
         if tuning.asks_members:

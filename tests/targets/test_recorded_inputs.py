@@ -61,6 +61,7 @@ def test_a_curious_server_reads_what_was_put_in(registry: Registry, tmp_path: Pa
     inputs = dict(found.inputs or {})
     assert inputs.pop("drift") == pytest.approx([1.5, 1.5], rel=0.1)  # the noise, in the rows' own scale
     said = {"name": f"input/{VICTIM}", "records": 150, "questions": 5, "releases": 2}
+    said |= {"prior": False, "without_cut": {}}
     assert inputs == {**said, "shown": None, "examples": []}  # nobody knows whose they are
     read_of = {item.id: item for item in found.findings if item.attack == "inversion/nearest-token"}
     assert {str(item.verdict) for item in read_of.values()} == {"UNCOVERED"}

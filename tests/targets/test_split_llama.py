@@ -309,6 +309,7 @@ def test_an_audit_by_the_command_line(audited: tuple[Done, Path], command_line: 
     assert said.pop("shown").startswith("inversion/")
     first, last = said.pop("drift")
     assert 0 < first < last < 1  # the client learns slowly, and away from the public base
+    assert (said.pop("prior"), said.pop("without_cut")) == (False, {})
     assert said == {"name": f"input/{CLIENT}", "records": 12, "questions": 14, "releases": 2}
     values = {item.id: item.value for item in record.findings}
     assert values[f"inversion/nearest-token/input/{CLIENT}/1/answer-accuracy/none"] > 0.95
