@@ -65,6 +65,7 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("public/activations", _FLOATS, ("A public", "L public", "d public")),
         Rule("public/vocabulary", _COINS, ("V public", "W public")),
         Rule("public/labels/TASK", _LABELS, ("K labels", "A labels")),
+        Rule("public/trunk/PARAM", _FLOATS, ("...",)),
         Rule("public/NAME", _FLOATS, ("...",)),
         Rule("outputs/population", _COINS, ("N",)),
         Rule("outputs/TASK", _FLOATS, ("N", "K TASK")),

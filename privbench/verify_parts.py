@@ -72,14 +72,15 @@ class Parts:
 
     def lacks(self, attack: type[AttackBase], findings: Sequence[Finding]) -> bool:
         """Whether an attack may have too little: reference models (fewer than two on either side of every record),
-        known records to learn from or others to be asked about, or public texts.
+        known records to learn from or others to be asked about, public texts or layers.
         """
         members, estimates, about = self.audit.members, self.audit.estimates, findings[0].secret
         if about == MEMBER and members is not None and members["references"] < 4:
             return True
         if estimates is not None and about == estimates["name"]:
             return bool(estimates["known"] < LEAST_KNOWN or estimates["records"] < 2)
-        return issubclass(attack, Inversion) and int(self.settings.get("public", 0)) < attack.least_texts
+        texts, layers = (int(self.settings.get(name, 0)) for name in ("public", "k"))
+        return issubclass(attack, Inversion) and (texts < attack.least_texts or (attack.searches_layers and not layers))
 
     @property
     def mechanism(self) -> Mechanism | None:

@@ -48,7 +48,8 @@ def invert(registry: Registry, run: TargetRun, names: tuple[str, ...] = (NEAREST
 def test_an_inversion_that_breaks_is_failed_and_the_rest_goes_on(registry: Registry) -> None:
     names = by_kind(registry.names("attacks"), registry)[Inversion]
     found = invert(registry, run_of(registry), names)
-    assert set(found.outcomes) == {f"inversion/{kind}-token" for kind in ("affine", "learned", "nearest", "rescaled")}
+    kinds = ("affine", "learned", "nearest", "rescaled", "searched")
+    assert set(found.outcomes) == {f"inversion/{kind}-token" for kind in kinds}
     assert {name: why for name, (_, _, why) in found.refused.items()} == {
         "inversion/broken": Failure("ZeroDivisionError: the table is a wall"),
         "inversion/too-short": Failure("ValueError: `single` is [2, 150, 29], it must be [2, 150, 30]"),

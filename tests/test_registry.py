@@ -38,7 +38,7 @@ def test_families_select_their_members(registry: Registry) -> None:
         name for name in registry.names("attacks") if name.startswith("label/")
     )
     names = "affine-token", "fsha", "learned-token", "mlp", "nearest-token", "optimise", "rescaled-token", "ridge"
-    names += "sdar", "sequence", "unsplit"
+    names += "sdar", "searched-token", "sequence", "unsplit"
     assert registry.select("attacks", ["inversion"]) == tuple(f"inversion/{name}" for name in names)
     assert registry.select("attacks", ["all"]) == registry.names("attacks")
 

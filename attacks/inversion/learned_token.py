@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from privbench.attack import AttackCard, Reconstruction, View
-from privbench.attacks.inversion.lookup import ACTIVATIONS, TOKENS, Sent, TokenInversion, table_of, weight
+from privbench.attacks.inversion.lookup import ACTIVATIONS, TOKENS, Sent, TokenInversion, lacks_texts, table_of, weight
 from privbench.threat import Channel, Knowledge
 
 
@@ -33,23 +33,7 @@ class LearnedToken(TokenInversion):
 
     def lacks(self, view: View) -> str | None:
         """Beside the victim's activations and the table public texts [A, L] and their activations [A, L, d]."""
-        if (reason := super().lacks(view)) is not None:
-            return reason
-        if TOKENS not in view.arrays or ACTIVATIONS not in view.arrays:
-            return (
-                f"the transcript holds no public texts and what the public base makes of them ({TOKENS}, {ACTIVATIONS})"
-            )
-        made, width = view.arrays[ACTIVATIONS].shape, view.array(f"activations/{view.secret}").shape[3]
-        if len(made) != 3 or made[2] != width:
-            return f"the public activations are {list(made)}, the victim's are {width} wide"
-        most, rows = int(np.asarray(view.array(TOKENS)).max()), len(view.array("public/embedding"))
-        if most >= rows:
-            return f"the public texts hold token {most}, the public table has {rows} rows"
-        if made[0] < self.least_texts:
-            return (
-                f"{made[0]} public texts are too few to learn from and hold back: {self.least_texts} or more are needed"
-            )
-        return None
+        return super().lacks(view) or lacks_texts(view, self.least_texts)
 
     def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
         """Each release on its own, and the mean of what the inverter makes of all so far, each by its weight: by how

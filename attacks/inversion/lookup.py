@@ -42,6 +42,11 @@ class Sent:
         for t in range(len(self.blocks)):
             yield np.asarray(self.blocks[t])[self.candidates][self.there].astype(np.float32)
 
+    @property
+    def numbered(self) -> Index:
+        """Of each place [m, L] which of the n it is; -1 where nothing was sent."""
+        return self.tokens(np.arange(int(self.there.sum())))
+
     def tokens(self, found: Index) -> Index:
         """Token ids [n] of what is there, as [m, L]; -1 where nothing was sent."""
         placed = np.full(self.there.shape, -1, np.int64)
@@ -125,6 +130,23 @@ def squared(rows: Floats) -> Floats:
     """Squared norms [n] of rows [n, d]."""
     norms: Floats = np.einsum("nd,nd->n", rows, rows)
     return norms
+
+
+def lacks_texts(view: View, least: int) -> str | None:
+    """Why there are no such public texts [A, L], with their activations [A, L, d], as an inverter of this view learns
+    from; None where there are.
+    """
+    if TOKENS not in view.arrays or ACTIVATIONS not in view.arrays:
+        return f"the transcript holds no public texts and what the public base makes of them ({TOKENS}, {ACTIVATIONS})"
+    made, width = view.arrays[ACTIVATIONS].shape, view.array(f"activations/{view.secret}").shape[3]
+    if len(made) != 3 or made[2] != width:
+        return f"the public activations are {list(made)}, the victim's are {width} wide"
+    most, rows = int(np.asarray(view.array(TOKENS)).max()), len(view.array(EMBEDDING))
+    if most >= rows:
+        return f"the public texts hold token {most}, the public table has {rows} rows"
+    if made[0] < least:
+        return f"{made[0]} public texts are too few to learn from and hold back: {least} or more are needed"
+    return None
 
 
 def table_of(view: View) -> Floats:

@@ -17,6 +17,7 @@ from privbench.recording import Transcript
 from privbench.recovery import Recovered, Truth
 from privbench.tensors import Blocks
 from privbench.threat import ThreatModel, server_below_labels
+from privbench.trunks import EPS, PREFIX, ROTARY
 
 Make = Callable[[], Inversion]
 
@@ -70,6 +71,7 @@ def token_stand(
         "public/embedding": table,
         "public/tokens": texts,
         "public/activations": table[texts],
+        **_layer_without_effect(rng),
     }
     if upward:
         arrays |= _upward(tokens[:, -2:], table, releases, noise, rng, silent)
@@ -95,6 +97,18 @@ def _upward(
         "gradients/server": gradients.reshape(releases, len(said), -1),
         "public/norm": np.ones(shape[3], np.float32),
     }
+
+
+def _layer_without_effect(rng: np.random.Generator) -> dict[str, npt.NDArray[np.generic]]:
+    """The public layer before a cut that sends rows as they are: what it adds is multiplied by 0."""
+    square, long = (WIDTH, WIDTH), (2 * WIDTH, WIDTH)
+    drawn = {f"self_attn.{name}_proj.weight": rng.standard_normal(square) for name in "qkv"}
+    drawn |= {f"mlp.{name}_proj.weight": rng.standard_normal(long) for name in ("gate", "up")}
+    fixed = {"self_attn.o_proj.weight": np.zeros(square), "mlp.down_proj.weight": np.zeros(long[::-1])}
+    fixed |= {f"{name}_layernorm.weight": np.ones(WIDTH) for name in ("input", "post_attention")}
+    arrays = {f"{PREFIX}0.{name}": values.astype(np.float32) for name, values in (drawn | fixed).items()}
+    turns = np.ones(WIDTH // 4, np.float32)
+    return {**arrays, f"{PREFIX}{ROTARY}": turns, f"{PREFIX}{EPS}": np.full(1, 1e-5, np.float32)}
 
 
 def check_inversion(make: Make, expected: Mapping[str, str] | None = None) -> tuple[Result, ...]:

@@ -22,6 +22,7 @@ from privbench.targets.split_llama.adapters import frozen
 from privbench.targets.split_llama.batches import lay_out
 from privbench.targets.split_llama.halves import Trunk
 from privbench.targets.split_llama.tokens import Encoder
+from privbench.trunks import recorded
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -43,6 +44,11 @@ class PublicText:
     def shape(self) -> tuple[int, int, int]:
         """[A, L, d]."""
         return len(self.texts), max(map(len, self.texts)), self.model.config.hidden_size
+
+    @property
+    def trunk(self) -> dict[str, npt.NDArray[np.float32]]:
+        """The layers before the cut, by the names of a recording."""
+        return recorded(self.model.model, self.k)
 
     def activations(self) -> Iterator[npt.NDArray[np.float32]]:
         """Of each text [L, d], 0 behind its end."""

@@ -153,12 +153,8 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
         else:
             system.send(tape, report)
         transcript, secrets = tape.finish(_metadata(config, material))
-    if tuning.prior == "yes" and not clean:
-        report("the base's own guesses", 0.0)
-        secrets = _with_prior(secrets, model)
-    elif not clean:
-        untold = (*untold, NO_PRIOR)
-    notes = (*material.notes, *untold, *(() if coins is None else (coins.note,)))
+    secrets, unasked = _with_prior(secrets, model, tuning.prior == "yes" and not clean)
+    notes = (*material.notes, *untold, *unasked, *(() if coins is None else (coins.note,)))
     fingerprint = material.people.fingerprint
     if tossed is not None:
         secrets = Secrets({**secrets.arrays, **tossed.secrets}, {"joint": [OUTCOME]})
@@ -188,10 +184,12 @@ def _coins(config: SplitLlamaConfig, material: Material) -> Coins:
     return Coins.toss(material.told, material.options, material.encoder, rows, stream(config.seed, "label coins"))
 
 
-def _with_prior(secrets: Secrets, model: LlamaForCausalLM) -> Secrets:
-    """With what the base says next at every answer."""
+def _with_prior(secrets: Secrets, model: LlamaForCausalLM, asked: bool) -> tuple[Secrets, tuple[str, ...]]:
+    """With what the base says next at every answer where it is asked, and what to say where it is not."""
+    if not asked:
+        return secrets, (NO_PRIOR,)
     tokens, answers = (secrets.array(f"inputs/{CLIENT}{part}") for part in ("", "/answers"))
-    return replace(secrets, arrays={**secrets.arrays, f"inputs/{CLIENT}/prior": foretold(model, tokens, answers)})
+    return replace(secrets, arrays={**secrets.arrays, f"inputs/{CLIENT}/prior": foretold(model, tokens, answers)}), ()
 
 
 def _metadata(config: SplitLlamaConfig, material: Material) -> dict[str, Any]:

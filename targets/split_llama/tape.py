@@ -29,7 +29,7 @@ NONE = -1
 
 class Tape:
     """activations/CLIENT [T, N, L, d] with its mask, and what is public: the embedding table, and where there are
-    texts, their tokens and what the base makes of them. words: of each token its text.
+    texts, their tokens, what the base makes of them and its layers that do. words: of each token its text.
 
     sent: what the client puts in for each of its first N respondents (prompts, and answers where it holds the labels).
     upward: what else crosses where the client holds them, if it is recorded.
@@ -63,6 +63,7 @@ class Tape:
         if public is not None:
             layout["public/tokens"] = (np.dtype(np.int64), public.shape[:2])
             layout["public/activations"] = (self._type, public.shape)
+            layout |= {name: (self._type, values.shape) for name, values in public.trunk.items()}
         if upward is not None:
             layout |= upward.layout
         self._transcript = Growing(Transcript, layout, folder)
@@ -102,6 +103,8 @@ class Tape:
             self._transcript.put("public/tokens", _padded(self._public.texts, NONE))
             for row, made in enumerate(self._public.activations()):
                 self._transcript.put("public/activations", made.astype(self._type), row)
+            for name, values in self._public.trunk.items():
+                self._transcript.put(name, values.astype(self._type))
         if self.upward is not None:
             self.upward.finish(self._transcript)
         secrets = {f"inputs/{self._client}": self._tokens, f"inputs/{self._client}/answers": self._answers}
@@ -131,12 +134,18 @@ def _padded(rows: Sequence[Sequence[int]], filler: int) -> npt.NDArray[np.int64]
 
 
 def disk_bytes(
-    respondents: int, length: int, passes: int, shape: tuple[int, int], dtype: str, public: tuple[int, int] = (0, 0)
+    respondents: int,
+    length: int,
+    passes: int,
+    shape: tuple[int, int],
+    dtype: str,
+    public: tuple[int, int] = (0, 0),
+    trunk: int = 0,
 ) -> int:
     """Of a recording, at most: activations of the longest samples, the table [V, d], and of public texts [A, L] the
-    activations and 8 bytes a token.
+    activations and 8 bytes a token; trunk: parameters of the public layers before the cut.
     """
     vocabulary, width = shape
     size: Any = RELEASE_TYPES[dtype].itemsize
     texts = public[0] * public[1]
-    return int(size * width * (passes * respondents * length + vocabulary + texts) + 8 * texts)
+    return int(size * (width * (passes * respondents * length + vocabulary + texts) + trunk) + 8 * texts)

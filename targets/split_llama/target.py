@@ -80,9 +80,8 @@ class SplitLlama(Target):
         # Where coins are guessed the base's head may lie beside its table, and the clean run records the table again.
         table = (shape.vocabulary * (3 if config.coined else 1), shape.width)
         members = 3 * tuning.train + tuning.population if tuning.asks_members else 0
-        return tape.disk_bytes(
-            passes * recorded + members, _TYPICAL_LENGTH, 1, table, tuning.record_as, (tuning.public, _LONGEST_PUBLIC)
-        )
+        texts, trunk = (tuning.public, _LONGEST_PUBLIC), tuning.k * (shape.layer + shape.head_dim)
+        return tape.disk_bytes(passes * recorded + members, _TYPICAL_LENGTH, 1, table, tuning.record_as, texts, trunk)
 
     def expected_seconds(self, config: SplitLlamaConfig) -> float:
         """By the closed form of a step's FLOPs at the speed seen on one core; a tiny model takes its time elsewhere.

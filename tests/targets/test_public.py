@@ -23,6 +23,7 @@ from privbench.targets.split_llama.running import CLIENT
 from privbench.targets.split_llama.target import SplitLlama
 from privbench.targets.split_llama.tokens import Encoder
 from privbench.threat import curious_server
+from privbench.trunks import PREFIX, trunk_of
 
 SMALL = {**SETTINGS, "prompting": "no", "test": "4", "public": "9"}
 
@@ -54,6 +55,22 @@ def test_activations_are_the_base_s_own_hidden_states(llama: str, k: int) -> Non
         assert not made[len(text) :].any()
         assert made.shape == public.shape[1:]
     hook.remove()
+
+
+@pytest.mark.parametrize("labels", ["server", "client"])
+def test_the_recorded_layers_make_what_an_untuned_client_sends(llama: str, labels: str) -> None:
+    """Of prompts alone, and of prompts with their answers; at the embedding there are none."""
+    run = ran(llama, **{**SMALL, "k": "2", "tuned": "no", "labels": labels, "record_as": "float32"})
+    tokens, table = run.secrets.array(f"inputs/{CLIENT}"), run.transcript.array("public/embedding")
+    length = tokens.shape[1]
+    visible = torch.ones(length, length, dtype=torch.bool).tril().expand(len(tokens), -1, -1)
+    place = torch.arange(length).expand(len(tokens), -1)
+    with torch.inference_mode():
+        trunk = trunk_of(run.transcript.arrays, table.shape[1])
+        made = trunk(torch.tensor(np.asarray(table)[np.maximum(tokens, 0)].astype(np.float32)), place, visible).numpy()
+    sent, there = np.asarray(run.transcript.array(f"activations/{CLIENT}")[0]).astype(np.float32), tokens >= 0
+    assert np.allclose(made[there], sent[there], atol=1e-5)
+    assert not any(name.startswith(PREFIX) for name in ran(llama, **SMALL, tuned="no").transcript.arrays)
 
 
 def test_the_recording_holds_what_the_public_base_makes(llama: str) -> None:

@@ -211,7 +211,15 @@ def test_the_description_names_files_without_folders(llama: str, years: Path) ->
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"share": "one-large"}, {"record": "5", "record_as": "bfloat16"}, {"labels": "client"}], ids=str
+    "settings",
+    [
+        {},
+        {"share": "one-large"},
+        {"record": "5", "record_as": "bfloat16"},
+        {"k": "1", "public": "9"},
+        {"labels": "client"},
+    ],
+    ids=str,
 )
 def test_the_disk_is_as_announced(llama: str, tmp_path: Path, settings: Mapping[str, str]) -> None:
     asked = {"steps": "48", **settings}
