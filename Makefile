@@ -88,7 +88,7 @@ $(TOKENS)/members/sweep.json: | $(VENV)/.installed
 
 SMOLLM2_SWEEP := $(TOKEN_SWEEP) --model smollm2
 $(TOKENS)/smollm2/noise/sweep.json: | $(VENV)/.installed smollm2
-	$(BIN)/privbench $(SMOLLM2_SWEEP) --set tuned=no --set train=256 --set record=64 --defense none \
+	$(BIN)/privbench $(SMOLLM2_SWEEP) --set tuned=no --set train=256 --set record=64 \
 	  --defense activation-gaussian:clip=1,noise=1 --defense activation-gaussian:clip=1,noise=2 \
 	  --defense activation-gaussian:clip=1,noise=4 --out $(@D)
 
@@ -97,7 +97,7 @@ $(TOKENS)/smollm2/depth/sweep.json: | $(VENV)/.installed smollm2
 
 $(TOKENS)/smollm2/steps/sweep.json: | $(VENV)/.installed smollm2
 	$(BIN)/privbench $(SMOLLM2_SWEEP) --set clients=2 --set train=32 --set validation=8 --set test=20 \
-	  --set record=16 --set client_rate=0.1,1 --out $(@D)
+	  --set record=16 --out $(@D)
 
 TOKEN_SWEEPS := noise depth surveys steps labels members smollm2/noise smollm2/depth smollm2/steps
 $(TOKENS)/README.md: $(TOKEN_SWEEPS:%=$(TOKENS)/%/sweep.json) $(wildcard $(TOKENS)/*.py)
