@@ -177,12 +177,33 @@ def _check_index(arrays: Mapping[str, Blocks], sizes: Mapping[str, tuple[int, st
         raise InputError(f"{where}: array '{KNOWN_INDEX}' names a record twice.")
 
 
+def _check_answers(name: str, arrays: Mapping[str, Blocks], where: str) -> None:
+    """Every record of token inputs answers something, by tokens that are there."""
+    given = name.removesuffix("/answers")
+    tokens, answers = arrays.get(given), np.asarray(arrays[name])
+    if tokens is None or tokens.shape != answers.shape:
+        raise InputError(f"{where}: '{name}' needs '{given}' of the same shape {list(answers.shape)}.")
+    empty = np.flatnonzero((answers < 0).all(axis=1))
+    if len(empty):
+        raise InputError(f"{where}: '{name}' marks no answer of record {int(empty[0])}; leave it out.")
+    lost = np.argwhere((answers >= 0) & (np.asarray(tokens) < 0))
+    if len(lost):
+        record, place = map(int, lost[0])
+        raise InputError(
+            f"{where}: '{name}' marks place {place} of record {record} as an answer to question "
+            f"{int(answers[record, place])}, and '{given}' holds no token there (-1); give it, or "
+            "mark the template."
+        )
+
+
 def _check_inputs(name: str, arrays: Mapping[str, Blocks], where: str) -> None:
     """Inputs that are numbers have features on the last axis; where they were measured is said of each of them. What a
     language model says stands where there are answers.
     """
     parts = name.split("/")
-    if parts[-1] == "observed" and "inputs" in parts[:-2]:
+    if parts[0] == "inputs" and parts[-1] == "answers":
+        _check_answers(name, arrays, where)
+    elif parts[-1] == "observed" and "inputs" in parts[:-2]:
         inputs = name.removesuffix("/observed")
         if inputs not in arrays:
             raise InputError(f"{where}: array '{name}' says what was measured of '{inputs}', which is missing; add it.")

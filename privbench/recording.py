@@ -277,8 +277,6 @@ class Secrets(Recording):
                 f"{where}: 'priors' in the metadata is {str(priors)[:60]}; it maps sites with inputs/SITE to one of "
                 f"{', '.join(PRIORS)}."
             )
-        for party in self.given:
-            self._check_answers(party, where)
         self._check_membership(where)
         for secret in self.coined:
             name = f"labels/{secret}"
@@ -303,22 +301,6 @@ class Secrets(Recording):
             raise InputError(f"{where}: canary/{MEMBER} marks records whose coins are missing; add '{MEMBER}'.")
         if MEMBER in self.arrays and len(np.unique(self.memberships()[1])) < 2:
             raise InputError(f"{where}: '{MEMBER}' needs records that were trained on and others that were not.")
-
-    def _check_answers(self, party: str, where: str) -> None:
-        name = f"inputs/{party}"
-        tokens, answers = self.arrays.get(name), self.array(f"{name}/answers")
-        if tokens is None or tokens.shape != answers.shape:
-            raise InputError(f"{where}: '{name}/answers' needs '{name}' of the same shape {list(answers.shape)}.")
-        empty = np.flatnonzero((answers < 0).all(axis=1))
-        if len(empty):
-            raise InputError(f"{where}: '{name}/answers' marks no answer of record {int(empty[0])}; leave it out.")
-        lost = np.argwhere((answers >= 0) & (np.asarray(tokens) < 0))
-        if len(lost):
-            record, place = map(int, lost[0])
-            raise InputError(
-                f"{where}: '{name}/answers' marks place {place} of record {record} as an answer to question "
-                f"{int(answers[record, place])}, and '{name}' holds no token there (-1); give it, or mark the template."
-            )
 
 
 def _flat(labels: Array) -> Array:
