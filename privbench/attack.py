@@ -8,7 +8,7 @@ the scorer holds the secrets.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.errors import InputError
-from privbench.mechanism import Mechanism
+from privbench.mechanism import Mechanism, gradient_mechanism
 from privbench.recording import Oracle, Transcript
 from privbench.tensors import Blocks
 from privbench.threat import Behaviour, Channel, Knowledge, ThreatModel
@@ -263,21 +263,6 @@ def view_of(
         prefixes = tuple(f"oracle/gradients/{threat.holder}/{name}/" for name in (secret, *moved))
         allowed |= {name: array for name, array in oracle.arrays.items() if name.startswith(prefixes)}
     return View(threat, MappingProxyType(allowed), transcript.mechanisms, secret, moved, candidates, hints)
-
-
-def gradient_mechanism(mechanisms: Sequence[Mechanism], site: str) -> Mechanism | None:
-    """The mechanism on the cut gradients sent to `site`, or None when nobody described it."""
-    return _mechanism_on(Channel.GRADIENTS, mechanisms, site)
-
-
-def input_mechanism(mechanisms: Sequence[Mechanism], victim: str) -> Mechanism | None:
-    """The mechanism on the activations that `victim` sends, or None when nobody described it."""
-    return _mechanism_on(Channel.ACTIVATIONS, mechanisms, victim)
-
-
-def _mechanism_on(channel: Channel, mechanisms: Sequence[Mechanism], party: str) -> Mechanism | None:
-    found = [m for m in mechanisms if m.channel == channel and m.party in (party, "*")]
-    return min(found, key=lambda m: m.party == "*", default=None)  # its own before that of all
 
 
 def stream_names(arrays: Iterable[str], site: str, secret: str, moved: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

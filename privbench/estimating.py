@@ -8,7 +8,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from privbench.attack import AttackCard, Hints, Index, NotApplicable, input_mechanism, view_of
+from privbench.attack import AttackCard, Hints, Index, NotApplicable, view_of
 from privbench.blind import summaries
 from privbench.bounds.base import Cut
 from privbench.errors import InputError
@@ -18,7 +18,7 @@ from privbench.harm import Harm, harms
 from privbench.layout import KNOWN_INDEX
 from privbench.losses import tasks_of
 from privbench.measure import Refused, try_each
-from privbench.mechanism import Mechanism
+from privbench.mechanism import Mechanism, input_mechanism
 from privbench.recording import STANDARD_NORMAL, Secrets
 from privbench.registry import Registry
 from privbench.seeds import stream

@@ -7,20 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privbench.attack import (
-    AttackCard,
-    Hints,
-    Index,
-    Inversion,
-    NotApplicable,
-    Reconstruction,
-    input_mechanism,
-    view_of,
-)
+from privbench.attack import AttackCard, Hints, Index, Inversion, NotApplicable, Reconstruction, view_of
 from privbench.drift import drift
 from privbench.errors import InputError
 from privbench.measure import Refused, try_each
-from privbench.mechanism import Mechanism
+from privbench.mechanism import Mechanism, input_mechanism
 from privbench.recovery import METRICS, Floats, Recovered, Truth
 from privbench.registry import Registry
 from privbench.seeds import stream

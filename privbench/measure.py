@@ -17,13 +17,12 @@ from privbench.attack import (
     NotApplicable,
     Scores,
     View,
-    gradient_mechanism,
     stream_names,
     suffices,
     view_of,
 )
 from privbench.errors import InputError
-from privbench.mechanism import Mechanism
+from privbench.mechanism import Mechanism, gradient_mechanism
 from privbench.moves import Moves, Prediction, Rho
 from privbench.noise import NoiseCheck, check_noise
 from privbench.registry import Registry

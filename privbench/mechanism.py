@@ -7,12 +7,13 @@ that `privbench.bounds` may import, so it imports nothing but the errors.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from types import MappingProxyType, NoneType
 from typing import Any, Literal, get_args
 
 from privbench.errors import InputError
+from privbench.threat import Channel
 
 Kind = Literal["none", "gaussian", "laplace", "randomised-response", "d-chi"]
 ClipUnit = Literal["task", "sum", "sites"]
@@ -170,3 +171,18 @@ def _known(cls: type[Mechanism] | type[Claim], data: object, what: str) -> dict[
 def _is_number(value: object) -> bool:
     """Whether it is a finite number that a float can hold; JSON has integers that none can."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+
+
+def gradient_mechanism(mechanisms: Sequence[Mechanism], site: str) -> Mechanism | None:
+    """The mechanism on the cut gradients sent to `site`, or None when nobody described it."""
+    return _mechanism_on(Channel.GRADIENTS, mechanisms, site)
+
+
+def input_mechanism(mechanisms: Sequence[Mechanism], victim: str) -> Mechanism | None:
+    """The mechanism on the activations that `victim` sends, or None when nobody described it."""
+    return _mechanism_on(Channel.ACTIVATIONS, mechanisms, victim)
+
+
+def _mechanism_on(channel: Channel, mechanisms: Sequence[Mechanism], party: str) -> Mechanism | None:
+    found = [m for m in mechanisms if m.channel == channel and m.party in (party, "*")]
+    return min(found, key=lambda m: m.party == "*", default=None)  # its own before that of all

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from privbench.attack import gradient_mechanism, stream_sigma
-from privbench.mechanism import Mechanism
+from privbench.attack import stream_sigma
+from privbench.mechanism import Mechanism, gradient_mechanism
 from privbench.recording import Oracle, Transcript
 from privbench.tensors import Blocks
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from privbench.attack import AttackCard, NotApplicable, gradient_mechanism, input_mechanism
+from privbench.attack import AttackCard, NotApplicable
 from privbench.bounds.base import Cut
 from privbench.differences import fields
 from privbench.errors import InputError, RecordError
@@ -26,7 +26,7 @@ from privbench.findings_inputs import prior_of, recovered_of
 from privbench.harm import Harm
 from privbench.invert import Inversions, Inverted
 from privbench.measure import Attacked, Failure, Outcome, Refused
-from privbench.mechanism import Claim, Mechanism
+from privbench.mechanism import Claim, Mechanism, gradient_mechanism, input_mechanism
 from privbench.membership import Exposed, Membership
 from privbench.moves import Prediction, Rho
 from privbench.noise import NoiseCheck

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from privbench.attack import input_mechanism
 from privbench.differences import fields, same
 from privbench.estimated import Fit
 from privbench.estimates import ActiveEstimation, Estimation
 from privbench.estimating import SHOWN
 from privbench.findings_estimates import FITS, fit_of
-from privbench.mechanism import Mechanism
+from privbench.mechanism import Mechanism, input_mechanism
 from privbench.record import Audit
 from privbench.registry import Registry
 from privbench.verify_scores import EQUAL, ROUNDING, Scores, attacks_of, once_each

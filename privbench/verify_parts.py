@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from privbench import accounting, pld
-from privbench.attack import Attack, AttackBase, Inversion, gradient_mechanism, suffices
+from privbench.attack import Attack, AttackBase, Inversion, suffices
 from privbench.errors import InputError, RecordError
 from privbench.estimates import LEAST_KNOWN
 from privbench.measure import at_one_place
-from privbench.mechanism import Claim, Mechanism
+from privbench.mechanism import Claim, Mechanism, gradient_mechanism
 from privbench.record import Audit, Finding
 from privbench.recording import MEMBER
 from privbench.registry import BUILT_IN

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from privbench.attack import gradient_mechanism
 from privbench.conformance.base import Check, Result, global_generators, run_checks, unsaid
+from privbench.mechanism import gradient_mechanism
 from privbench.moves import Moves
 from privbench.noise import LIMIT, check_noise
 from privbench.options import AuditOptions

@@ -15,12 +15,11 @@ from statistics import NormalDist
 from typing import Any
 
 import privbench
-from privbench.attack import gradient_mechanism
 from privbench.bounds.base import BoundValue, Question
 from privbench.data.catalogue import without_folders
 from privbench.errors import EXCEEDED, INCOMPLETE, OK, RecordError
 from privbench.flags import VOIDING
-from privbench.mechanism import Mechanism
+from privbench.mechanism import Mechanism, gradient_mechanism
 from privbench.record import AUDIT_FILE, Audit, Finding, read
 from privbench.registry import Registry
 from privbench.scoring import Control

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from privbench import accounting
-from privbench.attack import gradient_mechanism
 from privbench.epsilons import own_releases, sampling_of
 from privbench.errors import InputError, unknown
+from privbench.mechanism import gradient_mechanism
 from privbench.options import AuditOptions, RecordingFiles
 from privbench.recording import MEMBER, Oracle, Secrets, Transcript
 from privbench.registry import Registry
