@@ -12,7 +12,7 @@ from privbench.drift import drift
 from privbench.errors import InputError
 from privbench.measure import Refused, try_each
 from privbench.mechanism import Mechanism, input_mechanism
-from privbench.recovery import METRICS, Floats, Recovered, Truth
+from privbench.recovery import METRICS, Asked, Floats, Recovered, Truth
 from privbench.registry import Registry
 from privbench.seeds import stream
 from privbench.target import Progress, TargetRun
@@ -52,8 +52,10 @@ class Inversions:
     model says of the answers without the cut, empty where none was asked.
 
     drift: how far each release had moved from the public base's (`privbench.drift`); empty where that is not known.
-    shown: the attack that read most answers from all releases, and examples what it read of the first records; None
-    and empty where records are real, or what tokens mean is not recorded.
+    questions: what was asked, in its order, where that is recorded.
+    strongest: the attack that read most answers from all releases, and by_question what it read of each; beside it, of
+    the same questions, what the language model says. shown, examples: the same attack and what it read of the first
+    records; None and empty where records are real, or what tokens mean is not recorded.
     """
 
     victim: str
@@ -66,6 +68,10 @@ class Inversions:
     drift: tuple[float, ...]
     shown: str | None
     examples: tuple[tuple[Spoken, ...], ...]
+    questions: tuple[str, ...] = ()
+    strongest: str | None = None
+    by_question: tuple[Asked, ...] = ()
+    by_model: tuple[Asked, ...] = ()
 
 
 def invert_all(
@@ -96,23 +102,31 @@ def invert_all(
         if isinstance(found, NotApplicable):
             return found
         _require_shape(found, (releases, *truth.tokens.shape))
-        read[name] = found.accumulated[-1][:SHOWN]
+        read[name] = found.accumulated[-1]
         return _outcome(attack.card, threat, found, truth, stream(seed, f"{name} scored"))
 
     outcomes, refused = try_each(names, registry, threats, progress, tried)
     best = max(read, key=lambda name: outcomes[name].found[releases, METRICS[1]].value, default=None)
-    examples = _examples(run, truth, read[best]) if invented and best is not None else ()
+    examples = _examples(run, truth, read[best][:SHOWN]) if invented and best is not None else ()
     mechanism = input_mechanism(run.mechanisms, victim)
     moved = drift(run.transcript.arrays, victim, truth.tokens)
     said = run.secrets.arrays.get(f"inputs/{victim}/prior")
     prior = {} if said is None else _scored(truth, np.asarray(said), _others(len(scored), stream(seed, "prior scored")))
-    shown = best if examples else None
-    return Inversions(victim, outcomes, refused, releases, scored, prior, mechanism, moved, shown, examples)
+    return Inversions(
+        victim, outcomes, refused, releases, scored, prior, mechanism, moved,
+        shown=best if examples else None, examples=examples, questions=_questions(run, victim), strongest=best,
+        by_question=() if best is None else truth.by_question(read[best]),
+        by_model=() if said is None else truth.by_question(np.asarray(said)),
+    )  # fmt: skip
+
+
+def _questions(run: TargetRun, victim: str) -> tuple[str, ...]:
+    return tuple(run.transcript.metadata.get("questions", {}).get(victim, ()))
 
 
 def _examples(run: TargetRun, truth: Truth, read: Index) -> tuple[tuple[Spoken, ...], ...]:
     """The first respondents' answers and what was read of them, in words; empty where the recording has no words."""
-    asked = run.transcript.metadata.get("questions", {}).get(run.secrets.given[0], ())
+    asked = _questions(run, run.secrets.given[0])
     words = run.transcript.arrays.get("public/vocabulary", ())
     first = Truth(truth.tokens[: len(read)], truth.answers[: len(read)])
     if len(asked) <= truth.answers.max() or len(words) <= max(truth.tokens.max(), read.max()):

@@ -168,9 +168,23 @@ def describe_inputs(inputs: Inversions | None, secrets: Secrets) -> dict[str, An
             metric: {"one_reply": found.baseline, "language_model": found.value}
             for metric, found in inputs.prior.items()
         },
+        "strongest": inputs.strongest,
+        "by_question": _by_question(inputs),
         "shown": inputs.shown,
         "examples": [[asdict(item) for item in person] for person in inputs.examples],
     }
+
+
+def _by_question(inputs: Inversions) -> list[dict[str, Any]]:
+    """Of each question its number, how many different answers it got, and what the strongest attack read of them."""
+    said = {item.question: item.read for item in inputs.by_model}
+    texts = dict(enumerate(inputs.questions))
+    return [
+        asdict(item)
+        | ({"language_model": said[item.question]} if said else {})
+        | ({"text": texts[item.question]} if item.question in texts else {})
+        for item in inputs.by_question
+    ]
 
 
 def describe_members(members: Membership | None) -> dict[str, Any] | None:

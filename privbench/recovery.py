@@ -49,6 +49,17 @@ class Recovered:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """One question: how many different answers were given to it, and the share that was read, each of them counting the
+    same.
+    """
+
+    question: int
+    answers: int
+    read: float
+
+
+@dataclass(frozen=True)
 class Truth:
     """The answers of the scored records. tokens, answers int64 [m, L]: token ids, and the number of the question that a
     token answers, -1 in the template; answer tokens of one question stand in order.
@@ -63,6 +74,19 @@ class Truth:
             {int(q): tuple(map(int, row[where == q])) for q in np.unique(where[where >= 0])}
             for row, where in zip(tokens, self.answers, strict=True)
         ]
+
+    def by_question(self, guess: Index) -> tuple[Asked, ...]:
+        """answer-accuracy of a reconstruction [m, L], question by question: its mean over them is that metric."""
+        given: dict[int, Counter[tuple[int, ...]]] = {}
+        right: Counter[tuple[int, tuple[int, ...]]] = Counter()
+        for record, read in zip(self.said(self.tokens), self.said(guess), strict=True):
+            for question, answer in record.items():
+                given.setdefault(question, Counter())[answer] += 1
+                right[question, answer] += read[question] == answer
+        return tuple(
+            Asked(q, len(counts), sum(right[q, answer] / n for answer, n in counts.items()) / len(counts))
+            for q, counts in sorted(given.items())
+        )
 
     def score(self, guess: Index, metric: str, order: Index) -> Recovered:
         """A reconstruction [m, L] in one of METRICS. order [m]: whose answers a record is compared with when shuffled.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,7 @@ def _contradictory_inputs(inputs: Mapping[str, Any], scores: Scores) -> Iterator
     if not np.array_equal(scores[f"index/{secret}"], np.arange(inputs["records"])):
         yield f"index/{secret}: not every record once, in order"
     yield from _contradictory_prior(inputs, scores)
+    yield from _contradictory_questions(inputs, scores)
     first: dict[str, tuple[str, npt.NDArray[Any]]] = {}
     for name, rows in scores.items():
         if not name.startswith(("recovered/", "prior/")):
@@ -209,6 +211,35 @@ def _contradictory_prior(inputs: Mapping[str, Any], scores: Scores) -> Iterator[
     for metric in summed.keys() | said.keys():
         if {key: float(value) for key, value in summed.get(metric, {}).items()} != said.get(metric):
             yield f"inputs/without_cut/{metric}: not what {names.get(metric, 'any array')} says"
+
+
+def _contradictory_questions(inputs: Mapping[str, Any], scores: Scores) -> Iterator[str]:
+    """Question by question no more and no less was read than in all, by the attack that reads most."""
+    if "by_question" not in inputs:  # older than this
+        return
+    said, attack, metric = inputs["by_question"], inputs.get("strongest"), METRICS[1]
+    end = f"/{inputs['name']}/{inputs['releases']}/{metric}"
+    sums = {n.removeprefix("recovered/").removesuffix(end): rows for n, rows in scores.items() if n.endswith(end)}
+    if not sums and not said:
+        return
+    if not said or attack not in sums:
+        yield "inputs/by_question: there is some exactly where an inversion ran, and of one that did"
+        return
+    value, baseline = (float(sums[attack][ROWS.index(row)]) for row in ("value", "baseline"))
+    if any(float(rows[0]) > value for rows in sums.values()):
+        yield f"inputs/strongest: {attack} is not the attack that read most answers"
+    prior = scores.get(f"prior/{inputs['name']}/{metric}")
+    told = {
+        "read": (value, [item["read"] for item in said]),
+        "answers": (baseline, [1 / item["answers"] for item in said]),
+        "language_model": (
+            0.0 if prior is None else float(prior[ROWS.index("value")]),
+            [item.get("language_model", 0.0) for item in said],
+        ),
+    }
+    for key, (whole, parts) in told.items():
+        if abs(fmean(parts) - whole) > EQUAL:
+            yield f"inputs/by_question/{key}: {fmean(parts):.6g} on average, and the scores say {whole:.6g}"
 
 
 def _contradictory_coins(audit: Audit, scores: Scores, records: int) -> Iterator[str]:

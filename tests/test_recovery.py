@@ -102,3 +102,26 @@ def test_answers_of_another_length_are_not_lined_up_with_the_wrong_question() ->
     found = Truth(tokens, places).score(tokens, "token-accuracy", np.array([1, 0]))
     # Record 0: "1" against (1, 2); "2 3" against (2, 3). Record 1: (1, 2) against "1"; (2, 3) against "2 3".
     assert found.shuffled == pytest.approx(np.mean([3 / 3, 3 / 4]))
+
+
+def test_question_by_question_by_hand() -> None:
+    """Question 0: 7, 7, 7, 9, all 7 is read, a half of the two answers; question 1: of three answers one is read."""
+    guess = np.array([[0, 7, 0, 5, 6]] * 4)
+    assert [(item.question, item.answers, item.read) for item in truth().by_question(guess)] == [
+        (0, 2, 0.5),
+        (1, 3, pytest.approx(1 / 3)),
+    ]
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_mean_over_questions_is_the_whole(seed: int) -> None:
+    """Of records that answer some of the questions, at other places each."""
+    rng = np.random.default_rng(seed)
+    answers, tokens = rng.integers(-1, 4, (12, 9)), rng.integers(0, 3, (12, 9))
+    answers[:, 0] = 0
+    made = Truth(tokens, np.sort(answers, axis=1))
+    guess = np.where(rng.random(tokens.shape) < 0.6, tokens, 5)
+    asked = made.by_question(guess)
+    found = made.score(guess, METRICS[1], rng.permutation(12))
+    assert sum(item.read for item in asked) / len(asked) == pytest.approx(found.value)
+    assert sum(1 / item.answers for item in asked) / len(asked) == pytest.approx(found.baseline)

@@ -135,6 +135,7 @@ def refused(secret: str, reason: str, key: str = FIRST) -> Edit:
         said = {**own[0], **blank, "controls": {"positive": None, "negative": None}}
         data["findings"] = [item for item in data["findings"] if item["attack"] != ATTACK] + [said]
         data["planned"] = [item["id"] for item in data["findings"]]
+        data["inputs"].update(by_question=[], strongest=None)
         del data["series"][ATTACK]
         for name in [name for name in scores if ATTACK in name]:
             del scores[name]
@@ -252,6 +253,31 @@ def forged(data: Data, scores: Arrays) -> None:
 )
 def test_a_changed_prior_is_named(registry: Registry, tmp_path: Path, edit: Edit, line: str) -> None:
     record = made(tmp_path / "r", registry, "surveyed", settings={"prior": "1"})
+    found = verify(forge(record, tmp_path / "f", edit, None), registry)
+    assert any(line in item for item in found), found
+
+
+def questions(**changes: float) -> Edit:
+    def edit(data: Data, scores: Arrays) -> None:
+        data["inputs"]["by_question"][0].update(changes)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "line"),
+    [
+        (questions(read=0.0), "inputs/by_question/read: "),
+        (questions(answers=40), "inputs/by_question/answers: "),
+        (questions(language_model=0.0), "inputs/by_question/language_model: "),
+        (inputs_are(by_question=[]), "inputs/by_question: there is some exactly where an inversion ran"),
+        (inputs_are(strongest="inversion/affine-token"), "inputs/strongest: inversion/affine-token is not the attack"),
+        (inputs_are(strongest="inversion/none"), "inputs/by_question: there is some exactly where an inversion ran"),
+    ],
+)
+def test_changed_questions_are_named(registry: Registry, tmp_path: Path, edit: Edit, line: str) -> None:
+    record = made(tmp_path / "r", registry, "surveyed", settings={"prior": "1", "noise": "1.5"})
+    assert verify(record, registry) == ()
     found = verify(forge(record, tmp_path / "f", edit, None), registry)
     assert any(line in item for item in found), found
 

@@ -43,6 +43,10 @@ HARM_NOTE = (
     "neither was trained on; 95% over records, each task by itself. A change that is not seen may still be there; and "
     "nobody but an auditor has the honest run to compare with."
 )
+QUESTION_NOTE = (
+    "Share of whole answers read from all releases by the attack that reads most, each different answer to a question "
+    "counting the same, so that any one reply for everybody reads one over their number."
+)
 FEATURE_NOTE = (
     "R2 of each feature over what was measured of it (1 is exact, 0 is what the mean achieves), and in brackets the "
     "root of the mean squared error in its own unit."
@@ -53,7 +57,36 @@ def further(audit: Audit) -> tuple[Further, ...]:
     """Of each family whose attacks were measured in more than one metric."""
     made = {MEMBERSHIP: _membership, INVERSION: _inversion, TOKENS: _tokens}
     tables = ((group, made[group.family](group, audit)) for group in groups(audit) if group.family in made)
-    return tuple(Further(group.family.name, table, _notes(group, audit)) for group, table in tables if table)
+    return tuple(
+        Further(f"{group.family.name}, further", table, _notes(group, audit)) for group, table in tables if table
+    )
+
+
+def by_question(audit: Audit) -> tuple[Further, ...]:
+    """What the strongest inversion read of each question's answers, beside what takes no cut."""
+    said = audit.inputs or {}
+    asked = said.get("by_question", ())
+    if not asked:
+        return ()
+    model = ("language model",) if "language_model" in asked[0] else ()
+    body = [
+        (
+            item.get("text", f"question {item['question'] + 1}"),
+            f"{item['answers']}",
+            number(item["read"]),
+            number(1 / item["answers"]),
+            *(number(item["language_model"]) for _ in model),
+        )
+        for item in asked
+    ]
+    head = (
+        "question",
+        "different answers",
+        f"read by the {short_name(said['strongest'])}",
+        "one reply for all",
+        *model,
+    )
+    return (Further("Answers by question", (head, *body), (QUESTION_NOTE,)),)
 
 
 def _notes(group: Group, audit: Audit) -> tuple[str, ...]:

@@ -116,8 +116,8 @@ def _compared(audit: Audit) -> list[str]:
 def _details(audit: Audit) -> list[str]:
     """Further metrics, inputs by feature, and what acting attacks did to the tasks."""
     lines = []
-    for more in detail.further(audit):
-        lines += ["", f"## {more.name}, further", "", *(line for said in more.notes for line in (said, ""))]
+    for more in (*detail.further(audit), *detail.by_question(audit)):
+        lines += ["", f"## {more.name}", "", *(line for said in more.notes for line in (said, ""))]
         lines += _table(more.table)
     for name, note, table in (
         ("Inputs by feature", detail.FEATURE_NOTE, detail.by_feature(audit)),

@@ -119,7 +119,7 @@ def _cells(*texts: str) -> list[Text]:
 def _details(console: Console, audit: Audit) -> None:
     """Further metrics, inputs by feature, and what acting attacks did to the tasks."""
     for more in detail.further(audit):
-        _heading(console, f"{more.name}, further")
+        _heading(console, more.name)
         for said in more.notes:
             _note(console, said)
         console.print(_grid(more.table))

@@ -193,12 +193,10 @@ def _with_prior(secrets: Secrets, model: LlamaForCausalLM, asked: bool) -> tuple
 
 
 def _metadata(config: SplitLlamaConfig, material: Material) -> dict[str, Any]:
-    """What was done to the activations, and what invented respondents were asked."""
-    found: dict[str, Any] = {}
+    """What respondents were asked, as all samples say, and what was done to the activations."""
+    found: dict[str, Any] = {"questions": {CLIENT: [question.strip().rstrip(":") for question in material.asked]}}
     if config.defense is not None:
         found["mechanisms"] = [config.defense.mechanism(CLIENT, material.table).to_json()]
-    if invented(config.data):
-        found["questions"] = {CLIENT: [question.strip().rstrip(":") for question in material.asked]}
     return found
 
 

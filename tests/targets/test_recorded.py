@@ -251,6 +251,8 @@ def test_recorded_inputs_are_read_by_a_curious_server(registry: Registry, tmp_pa
     assert [item.releases for item in read if item.attack == "inversion/nearest-token"] == [1, 1, 2, 2]
     inputs = dict(found.inputs or {})
     assert len(inputs.pop("drift")) == 2
+    assert len(inputs.pop("by_question")) == 5
+    assert inputs.pop("strongest") in {item.attack for item in found.findings if item.metric == "answer-accuracy"}
     said = {"name": f"input/{VICTIM}", "records": 150, "questions": 5, "releases": 2}
     assert inputs == {**said, "shown": None, "examples": []}
     assert "curious server" in {threat["label"] for threat in found.threats}

@@ -60,6 +60,8 @@ def test_a_curious_server_reads_what_was_put_in(registry: Registry, tmp_path: Pa
     assert found.secret is None
     inputs = dict(found.inputs or {})
     assert inputs.pop("drift") == pytest.approx([1.5, 1.5], rel=0.1)  # the noise, in the rows' own scale
+    assert len(inputs.pop("by_question")) == 5
+    assert inputs.pop("strongest") in {item.attack for item in found.findings if item.metric == "answer-accuracy"}
     said = {"name": f"input/{VICTIM}", "records": 150, "questions": 5, "releases": 2}
     said |= {"prior": False, "without_cut": {}}
     assert inputs == {**said, "shown": None, "examples": []}  # nobody knows whose they are

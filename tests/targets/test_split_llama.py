@@ -317,6 +317,10 @@ def test_an_audit_by_the_command_line(audited: tuple[Done, Path], command_line: 
     assert said.pop("shown").startswith("inversion/")
     first, last = said.pop("drift")
     assert 0 < first < last < 1  # the client learns slowly, and away from the public base
+    told = said.pop("by_question")
+    assert [item["text"] for item in told][:2] == ["age", "gender"]
+    assert {item["read"] for item in told} == {1.0}
+    assert said.pop("strongest").startswith("inversion/")
     assert (said.pop("prior"), said.pop("without_cut")) == (False, {})
     assert said == {"name": f"input/{CLIENT}", "records": 12, "questions": 14, "releases": 2}
     values = {item.id: item.value for item in record.findings}
