@@ -201,8 +201,7 @@ class Secrets(Recording):
     member uint8 [N], 1 where a record was trained on; canary/member uint8 [N], 1 where a fair coin said so; inputs/SITE
     [N, ...] numbers in the features' units, the last axis features, with inputs/SITE/observed uint8 of the same shape;
     or token ids int64 [N, L] (-1 padding) with inputs/SITE/answers int64 [N, L], the number of the question that a
-    token answers, -1 in the template; inputs/SITE/codes int64 [N, Q], answers as numbers, -1 for none;
-    inputs/SITE/prior int64 [N, L], what a language model says there.
+    token answers, -1 in the template; codes [N, Q]: answers as numbers; prior [N, L]: what a language model says there.
 
     Metadata: "joint", the tasks that the joint coin moves; "priors", by SITE the distribution that its inputs were
     drawn from, where that is known: one of PRIORS.
