@@ -204,11 +204,13 @@ class Inversion(AttackBase):
     """Base of all attacks that reconstruct what the party `view.secret` put in. Authors write `run` and a card.
 
     least_texts: public texts below which it cannot learn; 0 for one that learns from none. searches_layers: whether it
-    needs the public layers before the cut, of which there are none where the embedding is sent.
+    needs the public layers before the cut, of which there are none where the embedding is sent. reads_noise: whether it
+    needs Gaussian noise to be described, on rows that no layer has mixed.
     """
 
     least_texts: ClassVar[int] = 0
     searches_layers: ClassVar[bool] = False
+    reads_noise: ClassVar[bool] = False
 
     def __call__(self, view: View, rng: np.random.Generator) -> Reconstruction | NotApplicable:
         refused = self.refusal(view)

@@ -51,6 +51,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "inversion/mlp": "privbench.attacks.inversion.decoders:Mlp",
         "inversion/nearest-token": "privbench.attacks.inversion.nearest_token:NearestToken",
         "inversion/optimise": "privbench.attacks.inversion.optimise:Optimise",
+        "inversion/noise-aware-token": "privbench.attacks.inversion.noise_aware_token:NoiseAwareToken",
         "inversion/searched-token": "privbench.attacks.inversion.searched_token:SearchedToken",
         "inversion/rescaled-token": "privbench.attacks.inversion.affine_token:RescaledToken",
         "inversion/ridge": "privbench.attacks.inversion.ridge:Ridge",

@@ -81,6 +81,9 @@ class ThreatModel:
         """One short phrase, for records and tables."""
         who = f"{self.party} {self.name}".strip()
         holds = [f" with the {item}" for item in (Knowledge.MODEL, Knowledge.CANDIDATES) if item in self.knowledge]
+        told = self.party is Party.SERVER and Knowledge.MECHANISM in self.knowledge
+        # Who also receives gradients is told in any case.
+        holds += [" told of the defence"] if told and Channel.GRADIENTS not in self.channels else []
         return f"{self.behaviour} {who}{''.join(holds)}"
 
     def to_json(self) -> dict[str, object]:
@@ -143,6 +146,12 @@ def curious_server() -> ThreatModel:
         frozenset({Channel.ACTIVATIONS}),
         frozenset({Knowledge.BASE}),
     )
+
+
+def server_told_defence() -> ThreatModel:
+    """The same server where it also knows what clients do to their activations, and with how much noise."""
+    server = curious_server()
+    return replace(server, knowledge=server.knowledge | {Knowledge.MECHANISM})
 
 
 def server_below_labels() -> ThreatModel:

@@ -16,7 +16,7 @@ from privbench.mechanism import Claim, Mechanism, gradient_mechanism
 from privbench.record import Audit, Finding
 from privbench.recording import MEMBER
 from privbench.registry import BUILT_IN
-from privbench.threat import Party, ThreatModel
+from privbench.threat import Channel, Party, ThreatModel
 from privbench.verify_scores import releases_of
 
 
@@ -79,8 +79,17 @@ class Parts:
             return True
         if estimates is not None and about == estimates["name"]:
             return bool(estimates["known"] < LEAST_KNOWN or estimates["records"] < 2)
+        return issubclass(attack, Inversion) and self._lacks_public(attack)
+
+    def _lacks_public(self, attack: type[Inversion]) -> bool:
+        """Texts, layers before the cut, or a cut without any behind described noise: whichever an inversion needs."""
         texts, layers = (int(self.settings.get(name, 0)) for name in ("public", "k"))
-        return issubclass(attack, Inversion) and (texts < attack.least_texts or (attack.searches_layers and not layers))
+        noised = any(item.channel == Channel.ACTIVATIONS and item.total_sigma for item in self.mechanisms)
+        return (
+            texts < attack.least_texts
+            or (attack.searches_layers and not layers)
+            or (attack.reads_noise and (layers > 0 or not noised))
+        )
 
     @property
     def mechanism(self) -> Mechanism | None:

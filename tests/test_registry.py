@@ -34,20 +34,10 @@ def test_adding_leaves_the_original_untouched(registry: Registry) -> None:
 
 
 def test_families_select_their_members(registry: Registry) -> None:
-    labels = ("answer-length", "gradient-match", "gradient-match-perturbed", "oracle-lr", "spectral")
-    assert registry.select("attacks", ["label"]) == tuple(f"label/{name}" for name in labels)
-    names = (
-        "affine-token",
-        "bisr",
-        "fsha",
-        "learned-token",
-        "mlp",
-        "nearest-token",
-        "optimise",
-        "rescaled-token",
-        "ridge",
-    )
-    names += "sdar", "searched-token", "sequence", "unsplit"
+    kinds = "answer-length", "gradient-match", "gradient-match-perturbed", "oracle-lr", "spectral"
+    assert registry.select("attacks", ["label"]) == tuple(f"label/{kind}" for kind in kinds)
+    names = "affine-token", "bisr", "fsha", "learned-token", "mlp", "nearest-token", "noise-aware-token", "optimise"
+    names += "rescaled-token", "ridge", "sdar", "searched-token", "sequence", "unsplit"
     assert registry.select("attacks", ["inversion"]) == tuple(f"inversion/{name}" for name in names)
     assert registry.select("attacks", ["all"]) == registry.names("attacks")
 

@@ -21,6 +21,7 @@ from privbench.threat import (
     curious_server,
     curious_site,
     malicious_server,
+    server_told_defence,
     server_with_candidates,
     server_with_encoder,
     server_with_patients,
@@ -31,6 +32,7 @@ ALL = (
     SITE,
     auditor_of(SITE),
     curious_server(),
+    server_told_defence(),
     curious_outsider(),
     server_with_candidates(),
     server_with_patients(),
@@ -47,6 +49,7 @@ CANDIDATES = "all that stands in the records of which it asks whether a client s
 BASE = "the public base model and its tokenizer"
 SAID = {
     curious_server(): {BASE},
+    server_told_defence(): {BASE, "the defence, its clip and its noise"},
     server_with_candidates(): {BASE, CANDIDATES},
     curious_outsider(): {RECIPE, MEMBERS},
     server_with_patients(): {OWN_PART, PATIENTS, ANSWERS, MEMBERS},
@@ -107,3 +110,10 @@ def test_an_attack_that_reads_labels_says_so_and_has_somebody_to_run_it(registry
     assert not suffices(fsha, replace(malicious_server(), channels=malicious_server().channels - {Channel.LABELS}))
     assert Channel.OUTPUTS in sdar.channels
     assert suffices(sdar, server_with_patients())
+
+
+def test_a_server_that_was_told_of_the_defence_has_a_name_of_its_own() -> None:
+    assert curious_server().label == "curious server"
+    assert server_told_defence().label == "curious server told of the defence"
+    assert curious_server() <= server_told_defence()
+    assert not server_told_defence() <= curious_server()

@@ -13,16 +13,19 @@ from torch.nn.functional import cross_entropy
 from privbench.attack import Hints, Index, Inversion, NotApplicable, Reconstruction, View, view_of
 from privbench.conformance.base import ERRORS, Check, ConformanceError, Result, blanks, global_generators, run_checks
 from privbench.errors import PrivbenchError
+from privbench.mechanism import Mechanism
 from privbench.recording import Transcript
 from privbench.recovery import Recovered, Truth
 from privbench.tensors import Blocks
-from privbench.threat import ThreatModel, server_below_labels
+from privbench.threat import Channel, ThreatModel, server_below_labels
 from privbench.trunks import EPS, PREFIX, ROTARY
 
 Make = Callable[[], Inversion]
 
 VICTIM = "client-1"
 VOCABULARY, WIDTH, RECORDS, LENGTH, QUESTIONS, TEXTS = 300, 24, 150, 30, 5, 60
+_QUIET = 0.05
+"""Noise that is described where none is drawn: sizes above 0 alone are mechanisms."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,9 @@ def token_stand(
     }
     if upward:
         arrays |= _upward(tokens[:, -2:], table, releases, noise, rng, silent)
-    return TokenStand(Transcript(arrays), Truth(tokens, answers), server_below_labels())
+    described = Mechanism(Channel.ACTIVATIONS, VICTIM, "gaussian", noise="once", sigma={"cut": max(noise, _QUIET)})
+    transcript = Transcript(arrays, {"mechanisms": [described.to_json()]})
+    return TokenStand(transcript, Truth(tokens, answers), server_below_labels())
 
 
 def _upward(

@@ -20,6 +20,7 @@ _ATTACKS = {
     "inversion/learned-token": ("#0072B2", "s"),
     "inversion/nearest-token": ("#CC79A7", "D"),
     "inversion/rescaled-token": ("#56B4E9", "v"),
+    "inversion/noise-aware-token": ("#222222", "P"),
     "inversion/searched-token": ("#D55E00", "o"),
 }
 _BOUNDS = {

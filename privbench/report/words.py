@@ -15,6 +15,7 @@ ATTACK_NAMES: Mapping[str, str] = {
     "inversion/learned-token": "the learned inverter",
     "inversion/nearest-token": "the nearest-token attack",
     "inversion/rescaled-token": "the rescaled-token attack",
+    "inversion/noise-aware-token": "the noise-aware reader",
     "inversion/searched-token": "the search behind public layers",
     "label/answer-length": "the length of the answer",
     "label/gradient-match": "gradient matching",

@@ -33,6 +33,7 @@ from privbench.threat import (
     curious_site,
     malicious_server,
     server_below_labels,
+    server_told_defence,
     server_with_candidates,
     server_with_encoder,
     server_with_patients,
@@ -123,6 +124,8 @@ class Recorded(Target):
             found += [curious] if config.oracle is None else [curious, auditor_of(curious)]
         if secrets.given and (config.party or not secrets.coined):
             found.append(curious_server())
+            if any(item.channel == Channel.ACTIVATIONS for item in config.transcript.mechanisms):
+                found.append(server_told_defence())
         if secrets.asks_membership:
             found.append(curious_outsider())
         if secrets.asks_membership and "asked/activations" in config.transcript.arrays:

@@ -22,6 +22,7 @@ from privbench.threat import (
     curious_outsider,
     curious_server,
     server_below_labels,
+    server_told_defence,
     server_with_candidates,
 )
 
@@ -100,7 +101,8 @@ class SplitLlama(Target):
 
     def threats(self, config: SplitLlamaConfig) -> tuple[ThreatModel, ...]:
         asking = (curious_outsider(), server_with_candidates()) if config.tuning.asks_members else ()
-        return (server_below_labels() if config.coined else curious_server(), *asking)
+        told = (server_told_defence(),) if config.defense is not None and not config.coined else ()
+        return (server_below_labels() if config.coined else curious_server(), *told, *asking)
 
     def held(self, config: SplitLlamaConfig) -> Mapping[str, Mapping[str, Any]]:
         from privbench.targets.split_llama.coins import OUTCOME
