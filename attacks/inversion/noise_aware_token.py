@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privbench.attack import AttackCard, Index, Reconstruction, View, input_mechanism
+from privbench.attack import AttackCard, Index, Reconstruction, View
 from privbench.attacks.inversion.affine_token import Affine
 from privbench.attacks.inversion.chains import Chain, smallest
 from privbench.attacks.inversion.lookup import (
@@ -25,6 +25,7 @@ from privbench.attacks.inversion.lookup import (
     squared,
     table_of,
 )
+from privbench.mechanism import input_mechanism
 from privbench.threat import Channel, Knowledge
 
 _ROUNDED = 1e-4
