@@ -60,7 +60,7 @@ TOKEN_SWEEP := sweep --target split-llama --attacks inversion --set prompting=no
 $(TOKENS)/noise/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(TOKEN_SWEEP) --seeds 3 --defense none --defense activation-clip:clip=0.3 \
 	  --defense activation-gaussian:clip=1,noise=1 --defense activation-gaussian:clip=1,noise=2 \
-	  --defense activation-gaussian:clip=1,noise=4 --defense token-dchi:eps=200 --defense token-dchi:eps=50 --out $(@D)
+	  --defense activation-gaussian:clip=1,noise=4 --defense token-dchi:eps=50 --out $(@D)
 
 $(TOKENS)/depth/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(TOKEN_SWEEP) --seeds 3 --set k=0,1,2 --out $(@D)
@@ -84,7 +84,7 @@ $(TOKENS)/labels/sweep.json: | $(VENV)/.installed
 
 $(TOKENS)/members/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench sweep --target split-llama --attacks membership --set prompting=no --seeds 3 \
-	  --defense none --defense activation-gaussian:clip=1,noise=2 --out $(@D) --exit-zero
+	  --defense none --out $(@D) --exit-zero
 
 SMOLLM2_SWEEP := $(TOKEN_SWEEP) --model smollm2
 $(TOKENS)/smollm2/noise/sweep.json: | $(VENV)/.installed smollm2
