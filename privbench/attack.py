@@ -238,8 +238,13 @@ def require_untold(view: View) -> None:
 
 def suffices(card: AttackCard, threat: ThreatModel) -> bool:
     """Whether this adversary sees and knows all that the attack needs."""
-    sees = set(card.channels) <= threat.channels and set(card.knowledge) <= threat.knowledge
-    return sees and _acts(card, threat)
+    return lacking(card, threat) == 0
+
+
+def lacking(card: AttackCard, threat: ThreatModel) -> int:
+    """How many of the things that the attack needs this adversary does not have."""
+    unseen, unknown = set(card.channels) - threat.channels, set(card.knowledge) - threat.knowledge
+    return len(unseen) + len(unknown) + (not _acts(card, threat))
 
 
 def _acts(card: AttackCard, threat: ThreatModel) -> bool:

@@ -17,8 +17,8 @@ from privbench.attack import (
     NotApplicable,
     Scores,
     View,
+    lacking,
     stream_names,
-    suffices,
     view_of,
 )
 from privbench.errors import InputError
@@ -97,7 +97,7 @@ def try_each(
     for done, name in enumerate(names):
         progress(f"attack {name}", done / max(len(names), 1))
         attack = registry.get("attacks", name)()
-        threat = _sufficient(attack.card, threats)
+        threat = lacking_least(attack.card, threats)
         result: T | NotApplicable | Failure
         try:
             result = tried(name, attack, threat)
@@ -235,12 +235,9 @@ def at_one_place(threats: Sequence[ThreatModel]) -> tuple[ThreatModel, ...]:
     return tuple(threat for threat in threats if threat.holder == threats[0].holder)
 
 
-def _sufficient(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:
-    """The first threat model that knows what the attack needs, else the first (which will refuse and say why)."""
-    for threat in threats:
-        if suffices(card, threat):
-            return threat
-    return threats[0]
+def lacking_least(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:
+    """The first threat model that lacks least of what the attack needs; one that lacks something is refused by it."""
+    return min(threats, key=lambda threat: lacking(card, threat))
 
 
 def _reorder(scores: Scores, order: npt.NDArray[np.int64]) -> Scores:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +22,19 @@ from privbench.recording import MEMBER
 from privbench.registry import Registry
 from privbench.seeds import stream
 from privbench.target import Progress, TargetRun
-from privbench.threat import ThreatModel
+from privbench.threat import Channel, ThreatModel
 
 _LEAST = 20
 """Members, and others, below which nothing can be told about them."""
 
 
 class MembershipAttack(AttackBase):
-    """Base of all attacks that score how likely a record was trained on. Authors write `run` and a card."""
+    """Base of all attacks that score how likely a record was trained on. Authors write `run` and a card.
+
+    least_references: models trained on balanced halves of the records without which it cannot be run.
+    """
+
+    least_references: ClassVar[int] = 0
 
     def __call__(self, view: View, rng: np.random.Generator) -> Scores | NotApplicable:
         refused = self.refusal(view)
@@ -50,6 +56,23 @@ class MembershipAttack(AttackBase):
     @abstractmethod
     def run(self, view: View, rng: np.random.Generator) -> Scores:
         """Score every candidate, [m]; higher: more likely trained on. What is chosen is chosen on `view.hints` only."""
+
+
+def asking(threats: Sequence[ThreatModel]) -> tuple[ThreatModel, ...]:
+    """Adversaries who are after members. Who receives gradients is after labels, and what it was told are their coins;
+    alone among all it is asked, and will say what it lacks.
+    """
+    return tuple(threat for threat in threats if Channel.GRADIENTS not in threat.channels) or tuple(threats)
+
+
+def require_enough(coins: Index | npt.NDArray[np.uint8]) -> None:
+    """`InputError` where too few candidates are in or out [n] to tell anything."""
+    members = int(coins.sum())
+    if min(members, len(coins) - members) < _LEAST:
+        raise InputError(
+            f"membership: a coin put {members} of {len(coins)} candidates into the training; at least {_LEAST} must be "
+            f"in, and {_LEAST} out. Use more records, or ask nothing about membership."
+        )
 
 
 @dataclass(frozen=True)
@@ -88,12 +111,8 @@ def ask_all(
 ) -> Membership:
     """Every membership attack under the weakest threat model that suffices for it."""
     candidates, coins = run.secrets.memberships()
-    members = int(coins.sum())
-    if min(members, len(coins) - members) < _LEAST:
-        raise InputError(
-            f"membership: {members} of {len(coins)} candidates were trained on; at least {_LEAST} must have been, and "
-            f"{_LEAST} not. Use more records."
-        )
+    require_enough(coins)
+    able = asking(threats)
     hints, scored, tossed = split_coins(candidates, coins, stream(seed, "membership calibration"))
 
     def tried(name: str, attack: MembershipAttack, threat: ThreatModel) -> Exposed | NotApplicable:
@@ -101,7 +120,7 @@ def ask_all(
         found = attack(view, stream(seed, name))
         return found if isinstance(found, NotApplicable) else Exposed(attack.card, threat, found)
 
-    outcomes, refused = try_each(names, registry, threats, progress, tried)
+    outcomes, refused = try_each(names, registry, able, progress, tried)
     made = run.transcript.arrays.get("reference/member")
     return Membership(
         outcomes,

@@ -50,7 +50,8 @@ RECOMPUTED = (
 COVERED_BY_HASH = (
     "the scores themselves, which secrets the run held, clip norms, rho's mean, the predicted accuracy, the noise "
     "check, utility, the flags that the run itself raised, its notes, the numbers of questions and of guesses about "
-    "inputs, what an acting attack did to the tasks, the examples that are drawn, data fingerprint, machine and times"
+    "inputs, what was read of each question but for its mean, how far what was sent had moved, what an acting attack "
+    "did to the tasks, the examples that are drawn, data fingerprint, machine and times"
 )
 """A record cannot show these by itself: a changed digit breaks its hash, a forger who renews the hash is not seen."""
 

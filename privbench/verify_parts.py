@@ -11,10 +11,10 @@ from privbench import accounting, pld
 from privbench.attack import Attack, AttackBase, Inversion, suffices
 from privbench.errors import InputError, RecordError
 from privbench.estimates import LEAST_KNOWN
-from privbench.measure import at_one_place
+from privbench.measure import at_one_place, lacking_least
 from privbench.mechanism import Claim, Mechanism, gradient_mechanism
+from privbench.membership import MembershipAttack, asking
 from privbench.record import Audit, Finding
-from privbench.recording import MEMBER
 from privbench.registry import BUILT_IN
 from privbench.threat import Channel, Party, ThreatModel
 from privbench.verify_scores import releases_of
@@ -65,18 +65,27 @@ class Parts:
         """What an option resolved to, as it is given: the server is a party without a name."""
         return str(Party.SERVER) if name == "party" and self.resolved[name] == "" else self.resolved[name]
 
+    def adversary(self, attack: type[AttackBase]) -> ThreatModel:
+        """The first adversary that lacks least of what an attack needs, of those who are after what it guesses."""
+        threats = self.threats
+        if issubclass(attack, Attack):
+            threats = at_one_place(threats)
+        elif issubclass(attack, MembershipAttack):
+            threats = asking(threats)
+        return lacking_least(attack.card, threats)
+
     def able(self, attack: type[AttackBase]) -> ThreatModel | None:
-        """The first adversary that suffices for an attack; on coins, of those to whom they are a secret."""
-        threats = at_one_place(self.threats) if issubclass(attack, Attack) else self.threats
-        return next((threat for threat in threats if suffices(attack.card, threat)), None)
+        """The same, where it lacks nothing."""
+        found = self.adversary(attack)
+        return found if suffices(attack.card, found) else None
 
     def lacks(self, attack: type[AttackBase], findings: Sequence[Finding]) -> bool:
-        """Whether an attack may have too little: reference models (fewer than two on either side of every record),
-        known records to learn from or others to be asked about, public texts or layers.
+        """Whether an attack may have too little: reference models, known records to learn from or others to be asked
+        about, public texts or layers.
         """
         members, estimates, about = self.audit.members, self.audit.estimates, findings[0].secret
-        if about == MEMBER and members is not None and members["references"] < 4:
-            return True
+        if issubclass(attack, MembershipAttack) and members is not None:
+            return bool(members["references"] < attack.least_references)
         if estimates is not None and about == estimates["name"]:
             return bool(estimates["known"] < LEAST_KNOWN or estimates["records"] < 2)
         return issubclass(attack, Inversion) and self._lacks_public(attack)

@@ -34,6 +34,8 @@ from privbench.verify_scores import Scores, attacks_of
 
 _GIVEN = ("party", "eps", "eps_for", "delta", "noise_multiplier", "sigma")
 """Options that a target's configuration repeats under the same name."""
+_BY_DATA = ("records", "candidates")
+"""What a target says of its secrets that depends on how many records there are."""
 
 
 def contradictions(audit: Audit, scores: Scores, registry: Registry) -> Iterator[str]:
@@ -46,7 +48,7 @@ def contradictions(audit: Audit, scores: Scores, registry: Registry) -> Iterator
     if parts.configured:
         yield from _target(parts, registry)
     yield from _examples(parts)
-    yield from _drift(parts.audit)
+    yield from _drift(parts)
     yield from _planned(audit, parts.given, registry)
     yield from _attacks(parts, scores, registry)
     yield from mechanisms(parts)
@@ -81,6 +83,8 @@ def _manifest(parts: Parts) -> Iterator[str]:
         ("findings: defense", first.defense, resolved["defense"]),
     ]
     if audit.secret is not None:
+        if audit.inputs is not None:
+            rows.append(("secret/records", audit.secret["records"], audit.inputs["records"]))
         rows += [("findings: party", first.party, resolved.get("party", first.party)), *_coins(parts, audit.secret)]
     if not parts.configured:
         rows += [("manifest/data/name", resolved["data"], given["recording"].get("transcript"))]
@@ -109,7 +113,7 @@ def _coins(parts: Parts, secret: Mapping[str, Any]) -> list[tuple[str, Any, Any]
 def _target(parts: Parts, registry: Registry) -> Iterator[str]:
     """What the target itself makes of the options. Settings that are newer than the record are passed over.
 
-    Of data in files, which are not here, it is asked only which secrets its runs hold.
+    Of data in files, which are not here, it is asked only which secrets its runs hold, and not of how many records.
     """
     try:
         target: Target = registry.get("targets", str(parts.given.get("target")))()
@@ -120,8 +124,8 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
     held = target.held(config)
     if target.describe(config)["data"] != parts.resolved["data"]:
         if held is not None:
-            flags = {part: {k: v for k, v in said.items() if isinstance(v, bool)} for part, said in held.items()}
-            yield from contradictory_parts(parts.audit, flags, registry)
+            told = {part: {k: v for k, v in said.items() if k not in _BY_DATA} for part, said in held.items()}
+            yield from contradictory_parts(parts.audit, told, registry)
         return
     for key, value in target.describe(config).items():
         recorded = parts.resolved.get(key)
@@ -145,11 +149,16 @@ def _examples(parts: Parts) -> Iterator[str]:
             yield f"{part}: examples of persons who are not invented"
 
 
-def _drift(audit: Audit) -> Iterator[str]:
-    """One number a release, or none at all."""
-    said = audit.inputs or {}
-    if said.get("drift") and len(said["drift"]) != said["releases"]:
+def _drift(parts: Parts) -> Iterator[str]:
+    """One number a release, or none at all, as behind layers and where no public text shows that there are none."""
+    said = parts.audit.inputs or {}
+    if "drift" not in said:
+        return
+    if said["drift"] and len(said["drift"]) != said["releases"]:
         yield f"inputs/drift: has {len(said['drift'])} numbers for {said['releases']} releases"
+    layers, texts = parts.settings.get("k"), parts.settings.get("public")
+    if layers is not None and texts is not None and bool(said["drift"]) != (layers == 0 and texts > 0):
+        yield f"inputs/drift: {'there' if said['drift'] else 'missing'}, with {layers} layers and {texts} public texts"
 
 
 def _options(given: Mapping[str, Any]) -> AuditOptions:
@@ -192,7 +201,7 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
         able = parts.able(attack)
         # An attack whose secret no run held is the audit's own adversary's, whoever could have run it.
         asked = findings[0].secret != NOTHING
-        threat = (able if asked and able is not None else parts.threats[0]).label
+        threat = (parts.adversary(attack) if asked else parts.threats[0]).label
         if any(finding.threat_model != threat for finding in findings):
             yield f"{name}: judged under another threat model than '{threat}'"
         if all(finding.verdict != Verdict.NOT_APPLICABLE for finding in findings):

@@ -36,6 +36,7 @@ class Lira(MembershipAttack):
         cost="a training per reference model; O(R N)",
     )
     sides: ClassVar[tuple[bool, ...]] = (True, False)
+    least_references: ClassVar[int] = 2 * _LEAST
 
     def lacks(self, view: View) -> str | None:
         made = references_for(view)

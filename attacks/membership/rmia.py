@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,7 @@ class Rmia(MembershipAttack):
         knowledge=(),
         cost="a training per reference model; O((R + log Z) N)",
     )
+    least_references: ClassVar[int] = 2
 
     def lacks(self, view: View) -> str | None:
         made = references_for(view)

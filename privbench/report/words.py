@@ -200,11 +200,11 @@ def headline(audit: Audit) -> str:
 def _leak(audit: Audit) -> str:
     """The most that was read of coins, answers and inputs, and how far members were told apart: each by whom."""
     coins = [item for item in audit.findings if item.value is not None and item.secret.startswith("canary/")]
-    most = max(coins, key=lambda item: item.value or 0.0, default=None)
+    shown = [item for item in coins if (item.low or 0.0) > 0.5]
+    most = max(shown or coins, key=lambda item: item.value or 0.0, default=None)
     said = []
     if most is not None:
-        value = number(most.value or 0.0)
-        said.append(f"up to {value} of the label coins were guessed right by {_whom(most)} (chance: .5)")
+        said.append(_guessed(most, number(most.value or 0.0)))
     read = most_read(audit)
     if read is not None and read.value is not None:
         said.append(_read(read, read.value, audit))
@@ -215,6 +215,13 @@ def _leak(audit: Audit) -> str:
     if member is not None and member.value is not None:
         said.append(_told(member, member.value, members.attacks(audit)))
     return "; ".join(said) or "nothing was measured"
+
+
+def _guessed(finding: Finding, value: str) -> str:
+    """Coins; an attack whose interval holds chance has shown nothing."""
+    if (finding.low or 0.0) <= 0.5:
+        return f"no attack guessed more label coins than chance may give (.5: at most {value}, by {_whom(finding)})"
+    return f"up to {value} of the label coins were guessed right by {_whom(finding)} (chance: .5)"
 
 
 def _read(finding: Finding, value: float, audit: Audit) -> str:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from privbench.data.cohort import Cohort, Splits, join
 from privbench.data.sources import Source, load
+from privbench.membership import require_enough
 from privbench.recording import MEMBER, Secrets, Transcript
 from privbench.references import inclusions, row_of
 from privbench.target import MEMBERS, REFERENCE, ActiveAdversary, Progress, TargetRun
@@ -46,6 +47,7 @@ def run_membership(
     reference = config.role.startswith(REFERENCE)
     which = row_of(config.role)
     included = inclusions(coin_rng, config.training.references, len(source.splits.train))[which]
+    require_enough(included)
     train = source.splits.train.take(np.flatnonzero(included))
     replace(source.splits, train=train).require_two_classes()
     scaler = Scaler.fit(train)

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.data.surveys.samples import Sample
+from privbench.errors import InputError
+from privbench.measure import CALIBRATION_SHARE
 from privbench.recording import JOINT
 from privbench.targets.split_llama.tokens import Encoded, Encoder
 
@@ -36,7 +38,15 @@ class Coins:
         cls, told: Sequence[Sample], options: Sequence[str], encoder: Encoder, rows: npt.NDArray[np.int64],
         rng: np.random.Generator,
     ) -> Coins:  # fmt: skip
-        """Between the two answers that are most frequent among `told`; of equally frequent ones the first on offer."""
+        """Between the two answers that are most frequent among `told`; of equally frequent ones the first on offer.
+
+        `InputError` with too few respondents for one known coin among them.
+        """
+        if len(rows) < CALIBRATION_SHARE:
+            raise InputError(
+                f"labels=client: {len(rows)} respondents of the first client are recorded, and each carries a label "
+                f"coin; {CALIBRATION_SHARE} or more are needed. Use more (--set record, train), or fewer clients."
+            )
         counts = Counter(item.answer for item in told)
         zero, one = sorted(options, key=lambda option: -counts[option])[:2]
         tossed = rng.integers(0, 2, len(rows), dtype=np.uint8)

@@ -22,6 +22,7 @@ import pandas as pd
 
 from privbench.data.surveys.schema import Question
 from privbench.errors import InputError
+from privbench.membership import require_enough
 from privbench.recording import MEMBER, Secrets, Transcript
 from privbench.references import inclusions, row_of
 from privbench.target import MEMBERS, Progress, TargetRun
@@ -58,6 +59,7 @@ def run_membership(config: SplitLlamaConfig, rng: np.random.Generator, report: P
     pool = Material.load(replace(config, tuning=replace(tuning, train=2 * tuning.train)), data_rng)
     which = row_of(config.role)
     included = inclusions(coin_rng, tuning.references, len(pool.train))[which]
+    require_enough(included)
     own_rng = run_rng.spawn(which + 1)[which]
     rows = np.flatnonzero(included)
     recipe = _recipe(tuning, np.bincount(pool.holder[rows], minlength=tuning.clients).tolist())

@@ -153,7 +153,7 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
         else:
             system.send(tape, report)
         transcript, secrets = tape.finish(_metadata(config, material))
-    secrets, unasked = _with_prior(secrets, model, tuning.prior == "yes" and not clean)
+    secrets, unasked = (secrets, ()) if clean else _with_prior(secrets, model, tuning.prior == "yes")
     notes = (*material.notes, *untold, *unasked, *(() if coins is None else (coins.note,)))
     fingerprint = material.people.fingerprint
     if tossed is not None:

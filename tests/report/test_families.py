@@ -267,7 +267,9 @@ def headline(*found: Finding) -> str:
 
 
 def test_the_headline_names_who_is_behind_each_number() -> None:
-    site = coins(0.6, verdict="INCONCLUSIVE", role="confirmatory", bound=bound("g", 0.6), threat_model="curious site A")
+    site = coins(
+        0.6, low=0.55, verdict="INCONCLUSIVE", role="confirmatory", bound=bound("g", 0.6), threat_model="curious site A"
+    )
     fit = finding("r2", 0.642, threat_model="malicious server", baseline=0.1)
     sure = member("auc", 0.586, threat_model="curious outsider", low=0.55, high=0.62)
     said = headline(site, fit, sure, member("auc", 0.51, attack="membership/lira", low=0.48, high=0.54))
@@ -279,6 +281,12 @@ def test_the_headline_names_who_is_behind_each_number() -> None:
     ) in said
     assert said.count(". ") == 0
     assert said.endswith(".")
+
+
+def test_the_headline_credits_no_attack_whose_interval_holds_chance() -> None:
+    lucky, sure = coins(1.0, low=0.025, high=1.0, releases=1), coins(0.6, low=0.55, high=0.65)
+    assert "no attack guessed more label coins than chance may give (.5: at most 1.000, by curious" in headline(lucky)
+    assert "up to .600 of the label coins were guessed right by" in headline(lucky, sure)
 
 
 def test_the_headline_says_nothing_of_what_was_not_asked() -> None:

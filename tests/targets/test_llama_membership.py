@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from conftest import CommandLine
+from forging import Arrays, Data, Edit, forge, made
 from small_llama import SETTINGS, save_llama
 
 from privbench.attack import Hints, NotApplicable, view_of
@@ -24,7 +25,7 @@ from privbench.options import AuditOptions
 from privbench.record import read
 from privbench.recording import MEMBER, Secrets
 from privbench.references import inclusions
-from privbench.registry import default_registry
+from privbench.registry import Registry, default_registry
 from privbench.runner import prepare
 from privbench.seeds import stream
 from privbench.stats.auc import auc
@@ -38,6 +39,7 @@ from privbench.targets.split_llama.system import System
 from privbench.targets.split_llama.target import SplitLlama
 from privbench.targets.split_llama.tokens import Encoded, Encoder
 from privbench.threat import server_with_candidates
+from privbench.verify import verify
 
 ASKED: Mapping[str, str] = {
     **SETTINGS, "members": "yes", "references": "4", "reference_steps": "18", "prompting": "no",
@@ -433,8 +435,10 @@ def test_verify_needs_the_coins_that_were_tossed(
 def test_where_clients_hold_the_labels_both_games_are_played(
     command_line: CommandLine, llama: str, tmp_path: Path
 ) -> None:
-    """The outcome's coins in a run of their own beside one without, and the members' run; the record holds all."""
-    asked = {**ASKED, "labels": "client", "references": "0", "public": "10"}
+    """The outcome's coins in a run of their own beside one without, and the members' run; the record holds all. Who
+    knows label coins knows nothing of members by them.
+    """
+    asked = {**ASKED, "labels": "client", "references": "4", "public": "10", "prior": "yes"}
     settings = [part for key, value in asked.items() for part in ("--set", f"{key}={value}")]
     out = tmp_path / "out"
     given = ("audit", "--target", "split-llama", "--model", llama, *settings, "--attacks", "membership,label")
@@ -446,4 +450,47 @@ def test_where_clients_hold_the_labels_both_games_are_played(
     assert record.utility
     areas = {item.attack: item.value for item in record.findings if item.metric == "auc"}
     assert areas["membership/cut-match"] == 1
+    assert areas["membership/embedding"] is None
+    assert (record.inputs or {})["prior"] is True
+    assert not any("was not computed" in note for note in record.notes)
+    assert any("most frequent answers in training" in note for note in record.notes)
     assert command_line("verify", str(out)).returncode == 0
+
+
+def removed(attack: str) -> Edit:
+    """An attack was not run, it is said, and nothing is left of it."""
+
+    def edit(data: Data, scores: Arrays) -> None:
+        own = next(item for item in data["findings"] if item["attack"] == attack)
+        blank = dict.fromkeys(("value", "low", "high", "level", "n", "canaries", "baseline", "chance", "strength"))
+        said = {
+            **own,
+            **blank,
+            "verdict": "NOT_APPLICABLE",
+            "reason": "no models",
+            "controls": {"positive": None, "negative": None},
+        }
+        data["findings"] = [item for item in data["findings"] if item["attack"] != attack] + [said]
+        data["planned"] = [item["id"] for item in data["findings"]]
+        for name in [name for name in scores if attack in name]:
+            del scores[name]
+
+    return edit
+
+
+def test_an_attack_that_needs_few_models_cannot_be_left_out(llama: str, registry: Registry, tmp_path: Path) -> None:
+    """With two references LiRA has too few; the match at the cut needs none, the loss none, RMIA two."""
+    settings = {**ASKED, "references": "2"}
+    record = made(tmp_path / "r", registry, "split-llama", model=llama, settings=settings, attacks=("membership",))
+    assert verify(record, registry) == ()
+    for name in ("cut-match", "loss", "rmia"):
+        attack = f"membership/{name}"
+        found = verify(forge(record, tmp_path / name, removed(attack), registry), registry)
+        assert any(line.startswith(f"{attack}: NOT_APPLICABLE, though") for line in found), (name, found)
+    fewer = forge(record, tmp_path / "f", lambda data, scores: data["members"].update(references=0), registry)
+    assert any("members/references" in line for line in verify(fewer, registry))
+
+
+def test_too_few_candidates_are_said_before_anything_is_tuned(llama: str) -> None:
+    with pytest.raises(InputError, match=r"a coin put \d+ of 24 candidates into the training; at least 20 must be in"):
+        ran(llama, MEMBERS, train="12", clients="1")

@@ -17,6 +17,7 @@ from privbench.attack import Guess, Hints, view_of
 from privbench.attacks.label.gradient_match import GradientMatch
 from privbench.attacks.label.output_gradients import Readout, cosines
 from privbench.data.surveys.samples import Sample
+from privbench.errors import InputError
 from privbench.growing import Growing
 from privbench.options import AuditOptions
 from privbench.record import read
@@ -166,13 +167,18 @@ def test_the_coin_chooses_between_the_most_frequent_answers() -> None:
     encoder = Encoder(word_tokenizer(), 512)
     options = ("no", "yes", "not sure at all")
     told = [sample(answer) for answer in ("yes", "not sure at all", "yes", "not sure at all", "no")]
-    coins = Coins.toss(told, options, encoder, np.arange(3), np.random.default_rng(0))
+    coins = Coins.toss(told, options, encoder, np.arange(8), np.random.default_rng(0))
     assert coins.options == ("yes", "not sure at all")
     lengths = [len(encoder.answer(option)) for option in coins.options]
     assert f"which are {lengths[0]} and {lengths[1]} tokens long" in coins.note
-    few = Coins.toss(told[:1], options, encoder, np.arange(3), np.random.default_rng(0))
+    few = Coins.toss(told[:1], options, encoder, np.arange(8), np.random.default_rng(0))
     assert few.options == ("yes", "no")
     assert "tokens long" not in few.note
+
+
+def test_few_respondents_are_too_few_for_coins(llama: str) -> None:
+    with pytest.raises(InputError, match=r"5 respondents of the first client are recorded, .* 8 or more are needed"):
+        ran(llama, record="5")
 
 
 def test_coins_are_fair_and_their_own() -> None:
