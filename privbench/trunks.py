@@ -63,13 +63,15 @@ def trunk_of(arrays: Mapping[str, Blocks], width: int) -> PublicTrunk:
     if absent:
         raise InputError(f"the public layers lack '{PREFIX}{absent[0]}'; see docs/recordings.md.")
     rotary, eps = held.pop(ROTARY), held.pop(EPS)
-    head = 2 * rotary.numel()
-    numbers = [int(first) for first, _, _ in (name.partition(".") for name in held) if first.isdigit()]
+    _require_numbers(rotary, eps)
+    queries, keys, gates = (held[name].numel() // width for name in (_QUERY, _KEY, _GATE))
+    head = 2 * len(rotary)
+    _require_heads(head, queries, keys, width)
     config = LlamaConfig(
         hidden_size=width,
-        intermediate_size=len(held[_GATE]),
-        num_attention_heads=max(len(held[_QUERY]) // head, 1),
-        num_key_value_heads=max(len(held[_KEY]) // head, 1),
+        intermediate_size=gates,
+        num_attention_heads=queries // head,
+        num_key_value_heads=keys // head,
         head_dim=head,
         rms_norm_eps=float(eps[0]),
         attention_bias="0.self_attn.q_proj.bias" in held,
@@ -77,19 +79,54 @@ def trunk_of(arrays: Mapping[str, Blocks], width: int) -> PublicTrunk:
     )
     config._attn_implementation = "sdpa"  # a model sets it for its layers; these have none around them
     with torch.device("meta"), torch.random.fork_rng(devices=[]):  # layers draw weights when they are made
-        layers = nn.ModuleList(LlamaDecoderLayer(config, number) for number in range(1 + max(numbers)))
-    wanted = {name: tuple(value.shape) for name, value in layers.state_dict().items()}
-    given = {name: tuple(value.shape) for name, value in held.items()}
-    for name in sorted(wanted.keys() | given.keys()):
-        if wanted.get(name) != given.get(name):
-            raise InputError(
-                f"'{PREFIX}{name}' is {list(given.get(name, ())) or 'missing'}; LLaMA layers of width {width} have "
-                f"{list(wanted.get(name, ())) or 'none'} there."
-            )
+        first = LlamaDecoderLayer(config, 0)
+        count = _require_layers(held, {name: list(value.shape) for name, value in first.state_dict().items()}, width)
+        layers = nn.ModuleList([first, *(LlamaDecoderLayer(config, number) for number in range(1, count))])
     layers.load_state_dict(held, assign=True)
     turning = LlamaRotaryEmbedding(config)
     turning.register_buffer("inv_freq", rotary, persistent=False)
     return PublicTrunk(layers.requires_grad_(False).eval(), turning)
+
+
+def _require_numbers(rotary: Tensor, eps: Tensor) -> None:
+    if eps.shape != (1,) or not eps[0] > 0:
+        raise InputError(f"'{PREFIX}{EPS}' is {eps.tolist()}; it must be one number above 0, [1].")
+    # A longer list may fit fewer, wider heads; of one that holds another list several times the order tells.
+    if rotary.ndim != 1 or rotary[-1] < 0 or (rotary.diff() > 0).any():
+        raise InputError(
+            f"'{PREFIX}{ROTARY}' has shape {list(rotary.shape)} and holds no angles of one head: they must be [h / 2], "
+            "none negative and none larger than the one before it."
+        )
+
+
+def _require_heads(head: int, queries: int, keys: int, width: int) -> None:
+    """Rows of queries and of keys are whole heads, as many of keys as divide those of queries, which divide d."""
+    heads, shared = queries // head, keys // head
+    whole = heads * head == queries and shared * head == keys
+    if not (whole and heads and shared and heads % shared == 0 and width % heads == 0):
+        raise InputError(
+            f"'{PREFIX}{ROTARY}' is of heads of width {head}, '{PREFIX}{_QUERY}' has {queries} rows and "
+            f"'{PREFIX}{_KEY}' {keys}; LLaMA layers of width {width} have a number of whole query heads that divides "
+            "the width, and a number of key heads that divides that of query heads."
+        )
+
+
+def _require_layers(held: Mapping[str, Tensor], one: Mapping[str, list[int]], width: int) -> int:
+    """How many layers of these parameters, `one`, are held: 0, 1 and so on without a gap, and nothing else."""
+    # By how many first words there are, and not by the numbers in names: a name may hold any.
+    count = len({name.partition(".")[0] for name in held})
+    wanted = {f"{number}.{name}": shape for number in range(count) for name, shape in one.items()}
+    others = sorted(held.keys() - wanted.keys())
+    if others:
+        raise InputError(
+            f"'{PREFIX}{others[0]}' is no parameter of LLaMA layers that are numbered from 0 without a gap; name it as "
+            "docs/recordings.md says, or leave it out."
+        )
+    for name, shape in sorted(wanted.items()):
+        if name not in held or list(held[name].shape) != shape:
+            given = list(held[name].shape) if name in held else "missing"
+            raise InputError(f"'{PREFIX}{name}' is {given}; LLaMA layers of width {width} have {shape} there.")
+    return count
 
 
 def _floats(array: Blocks) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -55,6 +56,35 @@ def halved(name: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def turned(*angles: float) -> Callable[[dict[str, Any]], None]:
+    return lambda arrays: arrays.update({f"{PREFIX}rotary": np.array(angles, np.float32)})
+
+
+def normed(*eps: float) -> Callable[[dict[str, Any]], None]:
+    return lambda arrays: arrays.update({f"{PREFIX}rms_norm_eps": np.array(eps, np.float32)})
+
+
+def beside(name: str) -> Callable[[dict[str, Any]], None]:
+    return lambda arrays: arrays.update({f"{PREFIX}{name}": np.ones(3, np.float32)})
+
+
+def flat(name: str) -> Callable[[dict[str, Any]], None]:
+    """As one number without any axis."""
+    return lambda arrays: arrays.update({f"{PREFIX}{name}": np.float32(1)})
+
+
+def shared_by_none(arrays: dict[str, Any]) -> None:
+    """Three key heads for four query heads."""
+    for name in "kv":
+        arrays[f"{PREFIX}0.self_attn.{name}_proj.weight"] = np.ones((18, WIDTH), np.float32)
+
+
+def skipped(arrays: dict[str, Any]) -> None:
+    """Layers 0 and 2."""
+    for name in [name for name in arrays if name.startswith(f"{PREFIX}1.")]:
+        arrays[name.replace(f"{PREFIX}1.", f"{PREFIX}2.")] = arrays.pop(name)
+
+
 def renamed(arrays: dict[str, Any]) -> None:
     arrays[f"{PREFIX}0.self_attn.x_proj.weight"] = arrays.pop(f"{PREFIX}0.self_attn.v_proj.weight")
 
@@ -68,7 +98,24 @@ def renamed(arrays: dict[str, Any]) -> None:
         (without("1.mlp.up_proj.weight"), f"'{PREFIX}1.mlp.up_proj.weight' is missing"),
         (without("0.input_layernorm.weight"), f"'{PREFIX}0.input_layernorm.weight' is missing"),
         (halved("0.self_attn.o_proj.weight"), r"o_proj.weight' is \[8, 24\]; .* \[16, 24\] there"),
-        (renamed, f"'{PREFIX}0.self_attn.v_proj.weight' is missing"),
+        (renamed, "0.self_attn.x_proj.weight' is no parameter of LLaMA layers"),
+        (beside("3000000.x"), f"'{PREFIX}3000000.x' is no parameter of LLaMA layers that are numbered from 0 without"),
+        (beside("\u00b2.x"), f"'{PREFIX}\u00b2.x' is no parameter"),
+        (beside("2.input_layernorm.weight"), r"2.input_layernorm.weight' is \[3\]; .* \[16\] there"),
+        (beside("01.mlp.up_proj.weight"), f"'{PREFIX}01.mlp.up_proj.weight' is no parameter"),
+        (beside("x"), f"'{PREFIX}x' is no parameter"),
+        (skipped, f"'{PREFIX}2.input_layernorm.weight' is no parameter"),
+        (normed(-1.0), r"rms_norm_eps' is \[-1.0\]; it must be one number above 0"),
+        (normed(0.0), r"rms_norm_eps' is \[0.0\]"),
+        (normed(1e-5, 1e-5), "rms_norm_eps' is .*; it must be one number"),
+        (flat("rms_norm_eps"), "rms_norm_eps' is 1.0; it must be one number"),
+        (turned(*[1.0, 0.1, 0.01] * 2), r"rotary' has shape \[6\] and holds no angles of one head"),
+        (turned(1.0, 0.1, -0.01), "rotary' .* none negative"),
+        (turned(1.0, 0.1), "rotary' is of heads of width 4, .*q_proj.weight' has 24 rows and .*k_proj.weight' 12; "),
+        (turned(1.0), "rotary' is of heads of width 2,"),  # twelve heads, of which 16 is no multiple
+        (flat("rotary"), r"rotary' has shape \[\]"),
+        (flat("0.self_attn.q_proj.weight"), "q_proj.weight' has 0 rows"),
+        (shared_by_none, "k_proj.weight' 18; .* a number of key heads that divides that of query heads"),
     ],
 )
 def test_what_is_no_llama_is_refused(change: Callable[[dict[str, Any]], None], said: str) -> None:

@@ -23,6 +23,7 @@ from privbench.recording import MEMBER, Oracle, Secrets, Transcript
 from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
 from privbench.targets.recorded.measured import require_measured
+from privbench.targets.recorded.public import require_public
 from privbench.threat import (
     Channel,
     Party,
@@ -94,6 +95,7 @@ class Recorded(Target):
         _require_secrets(transcript, secrets)
         _require_inputs(transcript, secrets)
         require_measured(transcript, secrets)
+        require_public(transcript)
         if oracle is not None:
             _require_matching(transcript, oracle)
         party = _party(options.party, transcript, oracle) if secrets.coined else _server(options.party)

@@ -124,6 +124,14 @@ def another_client(sent: Arrays, hidden: Arrays) -> None:
         hidden[name.replace(VICTIM, "client-9")] = hidden.pop(name)
 
 
+def alike(sent: Arrays, hidden: Arrays) -> None:
+    sent["public/labels/joint"] = np.array([[1, 2], [1, 2]])
+
+
+def another_layer(sent: Arrays, hidden: Arrays) -> None:
+    sent["public/trunk/3000000.x"] = np.ones(3, np.float32)
+
+
 def unsent(sent: Arrays, hidden: Arrays) -> None:
     answers = hidden[f"inputs/{VICTIM}/answers"]
     record, place = np.argwhere(answers >= 0)[7]
@@ -145,6 +153,8 @@ def unsent(sent: Arrays, hidden: Arrays) -> None:
         (another_client, (), "transcript.safetensors holds no 'activations/client-9'"),
         (shorter, (), f"'activations/{VICTIM}' has [150, 30] records and tokens, 'inputs/{VICTIM}'"),
         (fewer, (), f"'inputs/{VICTIM}' in secrets.safetensors has [149, 30]; they must be the same"),
+        (alike, (), "'public/labels/joint' holds the tokens of label 1 twice"),
+        (another_layer, (), "'public/trunk/3000000.x' is no parameter of LLaMA layers"),
         (lambda sent, hidden: None, ("--party", "A"), "unknown party 'A'; known: server"),
     ],
 )

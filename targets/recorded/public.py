@@ -1,0 +1,82 @@
+"""Checks of what everybody knows: the answers of a coin and the base's layers are of the base that is recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from privbench.errors import InputError
+from privbench.recording import Transcript
+from privbench.tensors import Blocks
+from privbench.threat import Party
+
+_TABLE, _HEAD, _LABELS = "public/embedding", "public/head", "public/labels/"
+
+
+def require_public(transcript: Transcript) -> None:
+    """`InputError` where an attack would read nothing since what is public does not fit, and not since it is hidden."""
+    for name in transcript.arrays:
+        if name.startswith(_LABELS):
+            _require_answers(transcript, name)
+            _require_vocabulary(transcript, name)
+            _require_places(transcript, name)
+    _require_trunk(transcript)
+
+
+def _require_answers(transcript: Transcript, name: str) -> None:
+    """Labels are answers of one token or more, no two alike, with nothing but -1 behind them."""
+    answers = transcript.array(name)
+    there = answers >= 0
+    broken = np.flatnonzero(~there[:, 0] | (there[:, 1:] & ~there[:, :-1]).any(axis=1))
+    if len(broken):
+        raise InputError(
+            f"{transcript.where}: '{name}' holds {answers[broken[0]].tolist()} as the tokens of label {broken[0]}; an "
+            "answer has one token or more, and -1 only behind its last."
+        )
+    _, first = np.unique(answers, axis=0, return_index=True)
+    if len(first) < len(answers):
+        again = min({*range(len(answers))} - {*first.tolist()})
+        raise InputError(
+            f"{transcript.where}: '{name}' holds the tokens of label {again} twice; answers that are alike cannot be "
+            "told apart. Give each label its own."
+        )
+
+
+def _require_vocabulary(transcript: Transcript, name: str) -> None:
+    """Tokens of answers are rows of the LM head."""
+    head = _HEAD if _HEAD in transcript.arrays else _TABLE
+    table, most = _matrix(transcript, head), int(transcript.array(name).max())
+    if table is not None and most >= len(table):
+        raise InputError(
+            f"{transcript.where}: '{name}' holds token {most}; '{head}' has {len(table)} rows, and they count from 0."
+        )
+
+
+def _require_places(transcript: Transcript, name: str) -> None:
+    """Answers have as many places as the server has outputs that predict them."""
+    sent = f"activations/{Party.SERVER}"
+    outputs, places = transcript.arrays.get(sent), transcript.arrays[name].shape[1]
+    if outputs is not None and outputs.ndim == 4 and outputs.shape[2] != places:
+        raise InputError(
+            f"{transcript.where}: '{name}' has answers of {places} places, '{sent}' outputs at {outputs.shape[2]}, [T, "
+            "N, A, d]; A must be the same, with -1 where an answer has no more tokens."
+        )
+
+
+def _require_trunk(transcript: Transcript) -> None:
+    """public/trunk/PARAM are layers of a LLaMA over rows of the public table; without one they are not used."""
+    table = _matrix(transcript, _TABLE)
+    if table is None:
+        return
+    from privbench.trunks import PREFIX, trunk_of  # imports torch
+
+    if not any(name.startswith(PREFIX) for name in transcript.arrays):
+        return
+    try:
+        trunk_of(transcript.arrays, table.shape[1])
+    except InputError as error:
+        raise InputError(f"{transcript.where}: {error}") from error
+
+
+def _matrix(transcript: Transcript, name: str) -> Blocks | None:
+    table = transcript.arrays.get(name)
+    return table if table is not None and table.ndim == 2 else None
