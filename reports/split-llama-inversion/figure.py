@@ -9,6 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from tables import ANSWERS, TOKENS, Groups, attacks, mean, values
 
 from privbench.record import Audit
@@ -17,6 +18,8 @@ from privbench.report.words import short_name
 # Okabe and Ito's palette: distinguishable with every common colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES = ("nearest-token", "affine-token", "rescaled-token", "learned-token", "noise-aware-token", "searched-token")
+"""One line in every panel, by its place."""
 _NOISE = re.compile(r"noise=([\d.]+)")
 
 
@@ -46,10 +49,11 @@ def _noise(name: str) -> float | None:
 def _by(axes: Any, groups: Mapping[Any, Sequence[Audit]]) -> None:
     """Answers read from all passes, a line for each attack: means over seeds, and their range."""
     where = sorted(groups)
-    for place, attack in enumerate(attacks({str(x): list(audits) for x, audits in groups.items()}, ANSWERS)):
+    for attack in attacks({str(x): list(audits) for x, audits in groups.items()}, ANSWERS):
+        place = LINES.index(attack.removeprefix("inversion/"))
         found = {x: values(groups[x], attack, ANSWERS, True) for x in where}
         there = [x for x in where if found[x]]
-        style = {"color": COLOURS[place % 7], "marker": MARKERS[place % 7], "markersize": 4, "linewidth": 1.4}
+        style = {"color": COLOURS[place], "marker": MARKERS[place], "markersize": 4, "linewidth": 1.4}
         axes.plot(there, [mean(found[x]) for x in there], label=short_name(attack), **style)
         axes.vlines(there, [min(found[x]) for x in there], [max(found[x]) for x in there], color=style["color"])
     reply = [
@@ -72,6 +76,7 @@ def _passes(axes: Any, groups: Groups) -> None:
         axes.plot(
             [x[-1] + 0.6], [everything], color=COLOURS[place], marker=MARKERS[place], markersize=8, fillstyle="none"
         )
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("pass (nearest-token attack; hollow marks at the end: all passes together)")
     axes.set_ylabel("answer tokens read")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))

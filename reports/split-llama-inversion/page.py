@@ -14,12 +14,12 @@ from tables import (
     COINS,
     TOKENS,
     Groups,
-    baseline,
     best,
     defence,
     gains,
     guessed,
     mean,
+    one_reply,
     read,
     setting,
     survey,
@@ -64,7 +64,7 @@ def opening(sweeps: Mapping[str, Groups]) -> Iterator[str]:
     noise, bare = sweeps["noise"], sweeps["noise"]["none"]
     yield (
         f"- At the embedding cut, undefended, the best attack reads {most(bare, False)} of the answers from one pass "
-        f"and {most(bare, True)} from all; one reply for everybody reads {baseline(bare, ANSWERS)}."
+        f"and {most(bare, True)} from all; one reply for everybody reads {one_reply(bare, ANSWERS)}."
     )
     told = ", ".join(f"{name} {most(audits, True)}" for name, audits in sweeps["surveys"].items())
     yield f"- On real surveys, from all passes: {told}."
@@ -131,7 +131,8 @@ def page(folder: Path, sweeps: Mapping[str, Groups]) -> str:
         "",
         "Shares are of whole answers, each answer of a question counting the same, beside what one reply for all",
         f"reads; 95% intervals by Student's t over {seeds} seeds. The last column is the tuned model's accuracy on",
-        "test respondents. Real respondents appear as rates only. Repeated by `make reports`.",
+        "test respondents. The language model is the public base, told all answers before each and its true beginning,",
+        "but nothing that crossed the cut. Real respondents appear as rates only. Repeated by `make reports`.",
         "",
         f"## Defences: answers read from all {passes} passes (synthetic survey)",
         "",

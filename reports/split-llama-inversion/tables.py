@@ -69,10 +69,20 @@ def values(audits: Sequence[Audit], attack: str, metric: str, last: bool) -> lis
     return [item.value for item in found if item is not None and item.value is not None]
 
 
-def baseline(audits: Sequence[Audit], metric: str) -> str:
-    """What one reply for everybody reads; the same for every attack."""
-    found = [next(iter(measured(audit, metric)), None) for audit in audits]
-    return over_runs([item.baseline for item in found if item is not None and item.baseline is not None], share=True)
+def one_reply(audits: Sequence[Audit], metric: str) -> str:
+    """What one reply for everybody reads; a finding's baseline is that, or what a language model says where more."""
+    found = []
+    for audit in audits:
+        said = (audit.inputs or {}).get("without_cut", {}).get(metric)
+        first = next(iter(measured(audit, metric)), None)
+        found += [said["one_reply"]] if said else [first.baseline] if first and first.baseline is not None else []
+    return over_runs(found, share=True)
+
+
+def prior(audits: Sequence[Audit], metric: str) -> str:
+    """What the public base says of the answers without the cut, where it was asked."""
+    said = [(audit.inputs or {}).get("without_cut", {}).get(metric) for audit in audits]
+    return over_runs([item["language_model"] for item in said if item is not None], share=True)
 
 
 def best(audits: Sequence[Audit], metric: str, last: bool) -> tuple[str, list[float]]:
@@ -103,11 +113,11 @@ def gains(audits: Sequence[Audit]) -> bool:
 def table(groups: Groups, what: str, metric: str, last: bool) -> Iterator[str]:
     """A row per group: every attack, the reply for all, and what the model is good for."""
     names = attacks(groups, metric)
-    yield f"| {what} | {' | '.join(map(short_name, names))} | one reply for all | accuracy |"
-    yield f"|---|{'---|' * len(names)}---|---|"
+    yield f"| {what} | {' | '.join(map(short_name, names))} | one reply for all | language model | accuracy |"
+    yield f"|---|{'---|' * len(names)}---|---|---|"
     for name, audits in groups.items():
         read_of = " | ".join(over_runs(values(audits, attack, metric, last), share=True) for attack in names)
-        yield f"| {name} | {read_of} | {baseline(audits, metric)} | {useful(audits)} |"
+        yield f"| {name} | {read_of} | {one_reply(audits, metric)} | {prior(audits, metric)} | {useful(audits)} |"
 
 
 def guessed(groups: Groups, what: str, metric: str) -> Iterator[str]:
