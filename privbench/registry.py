@@ -79,6 +79,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "gaussian": "privbench.defenses.gaussian:CutGradientGaussian",
         "activation-clip": "privbench.defenses.cut:ActivationClip",
         "activation-gaussian": "privbench.defenses.cut:ActivationGaussian",
+        "nopeek": "privbench.defenses.nopeek:NoPeek",
         "token-dchi": "privbench.defenses.cut:TokenDChi",
     },
     "bounds": {

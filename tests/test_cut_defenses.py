@@ -103,8 +103,9 @@ def test_d_chi_keeps_its_promise_between_two_tokens(table: torch.Tensor) -> None
         ("activation-clip:clip=-1", "must be a positive number, got -1"),
         ("token-dchi:eps=much", "eps must be a number, got 'much'"),
         ("token-dchi:radius=1", "unknown option of defence token-dchi 'radius'"),
+        ("nopeek:weight=0", "weight of defence nopeek must be a positive number, got 0"),
         ("gaussian", "defence gaussian acts on gradients, which target split-llama has no place for; it takes "
-         "activation-clip, activation-gaussian, token-dchi"),
+         "activation-clip, activation-gaussian, nopeek, token-dchi"),
     ],
 )  # fmt: skip
 def test_what_promises_nothing_is_refused(spec: str, said: str, registry: Registry) -> None:

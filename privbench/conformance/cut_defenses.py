@@ -154,6 +154,28 @@ def _per_token(make: Make) -> str | None:
     return None
 
 
+def _penalised(make: Make) -> str | None:
+    """What a client adds to its loss reaches its activations, and depends on them."""
+    table, ids = _table(), _ids()[0]
+    noise = torch.randn((len(ids), _WIDTH), generator=torch.Generator().manual_seed(8))
+    sent = (table[ids] + 0.01 * noise).requires_grad_()
+    added = make().penalty(table[ids], sent, torch.Generator().manual_seed(9))
+    if added is None:
+        return "trains with nothing and changes nothing" if _idle(make) else None
+    if added.ndim or not bool(added.isfinite()):
+        return f"adds {list(added.shape)} to the loss, not one finite number"
+    (gradient,) = torch.autograd.grad(added, sent, allow_unused=True)
+    if gradient is None or not bool(gradient.isfinite().all()) or not bool((gradient != 0).any()):
+        return "what it adds to the loss has no gradient, or one that is not finite"
+    return None
+
+
+def _idle(make: Make) -> bool:
+    """Whether tokens and activations leave as they came."""
+    ids, sent = _through(make, 1)
+    return torch.equal(ids, _ids()) and torch.equal(sent, _activations())
+
+
 CUT_DEFENSE_CHECKS: tuple[Check[Make], ...] = (
     Check("card", "the card says what it is, whose, and what it guarantees", _card),
     Check("description", "its mechanism is complete and survives JSON", _described),
@@ -164,5 +186,6 @@ CUT_DEFENSE_CHECKS: tuple[Check[Make], ...] = (
     Check("clip", "no activation is longer than the clip that it declares", _clip),
     Check("scale", "its noise has the variance that it declares", _scale),
     Check("independence", "tokens and releases draw independently", _own_draws),
+    Check("training", "what it adds to a client's loss moves what is sent; else it changes a message", _penalised),
     Check("per token", "what one token is changes no other", _per_token),
 )

@@ -69,6 +69,12 @@ class CutDefense(DefenseBase):
         """What leaves in place of the activations [..., d]: themselves. Gradients flow back through it."""
         return activations
 
+    def penalty(self, rows: Tensor, sent: Tensor, generator: torch.Generator) -> Tensor | None:
+        """A number that the client adds to its loss in training, from the public rows [n, d] of its tokens and the
+        activations [n, d] before `sent`; None where training goes on as it is. No message is changed by it.
+        """
+        return None
+
     @abstractmethod
     def mechanism(self, party: str, table: Tensor) -> Mechanism:
         """What the defence says it does, in the words that bounds understand."""

@@ -31,13 +31,17 @@ class Guard:
         """What leaves in place of activations [B, L, d]."""
         return self.defense.sent(activations, self.table, self.generator)
 
+    def penalty(self, ids: Tensor, activations: Tensor) -> Tensor | None:
+        """What the client adds to its loss for tokens [n] and their activations [n, d], or nothing."""
+        return self.defense.penalty(self.table[ids].float(), activations, self.generator)
+
 
 _ROWS = 1_024
 """Tokens that are compared with the table at once."""
 
 
 @dataclass(frozen=True)
-class _Numbers(CutDefense):
+class Numbers(CutDefense):
     """Options are positive numbers, also where they come as text."""
 
     def __post_init__(self) -> None:
@@ -52,7 +56,7 @@ class _Numbers(CutDefense):
 
 
 @dataclass(frozen=True)
-class ActivationClip(_Numbers):
+class ActivationClip(Numbers):
     """clip: norm that a token's activation may have, in norms of the table's rows."""
 
     clip: float = 1.0
@@ -73,7 +77,7 @@ class ActivationClip(_Numbers):
 
 
 @dataclass(frozen=True)
-class ActivationGaussian(_Numbers):
+class ActivationGaussian(Numbers):
     """clip: as of `activation-clip`; noise: its standard deviation, in root mean squares of the table's entries.
 
     Formal: a token's own activation in one release is mu-GDP in the token with mu = 2 clip sqrt(d) / noise, whatever
@@ -102,7 +106,7 @@ class ActivationGaussian(_Numbers):
 
 
 @dataclass(frozen=True)
-class TokenDChi(_Numbers):
+class TokenDChi(Numbers):
     """Each token is replaced before it is embedded: by the one whose row lies nearest, in Euclidean distance, to its
     own row with noise of density proportional to exp(-eps |z|). Every token draws a radius of its own.
 

@@ -27,7 +27,7 @@ from torch.nn.functional import linear, silu
 from privbench.defenses.cut import Guard
 from privbench.errors import InputError, unknown
 from privbench.targets.split_llama.adapters import adapt, adapter_dtype, fill_linear, frozen
-from privbench.targets.split_llama.batches import Batch, Block, Layout, Predictions, predictions
+from privbench.targets.split_llama.batches import PADDING, Batch, Block, Layout, Predictions, predictions
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -128,13 +128,18 @@ class Client(nn.Module):
         super().__init__()
         self.embed_tokens, self.projection, self.trunk, self.readout = embed_tokens, projection, trunk, readout
         self._sent: Tensor | None = None
+        self._penalty: Tensor | None = None
 
     def forward(self, batch: Batch) -> Cut:
         """The message up: of the prompts [B, P, d], or of prompts and answers [B, P + A, d] in the U-shape."""
         block = batch.prompt if self.readout is None else batch.joined
         ids = block.ids if self.guard is None else self.guard.tokens(block.ids)
         sent: Tensor = self.trunk(self.projection(self.embed_tokens(ids)), block.layout)
+        self._penalty = None
         if self.guard is not None:
+            if sent.requires_grad:
+                there = block.layout.segment != PADDING
+                self._penalty = self.guard.penalty(ids[there], sent[there])
             sent = self.guard.sent(sent)
         self._sent = sent if sent.requires_grad else None
         return Cut(sent.detach(), block.layout)
@@ -147,8 +152,9 @@ class Client(nn.Module):
 
     def backward(self, gradient: Tensor) -> None:
         """Train on the gradient of the cut [B, L, d] that came back: once after each forward pass."""
-        sent, self._sent = _open(self._sent), None
-        sent.backward(gradient)  # type: ignore[no-untyped-call]
+        (sent, self._sent), (penalty, self._penalty) = (_open(self._sent), None), (self._penalty, None)
+        own = () if penalty is None else (penalty,)
+        torch.autograd.backward((sent, *own), (gradient, *map(torch.ones_like, own)))
 
 
 class Entrance(nn.Module):
