@@ -135,7 +135,16 @@ def refused(secret: str, reason: str, key: str = FIRST) -> Edit:
         said = {**own[0], **blank, "controls": {"positive": None, "negative": None}}
         data["findings"] = [item for item in data["findings"] if item["attack"] != ATTACK] + [said]
         data["planned"] = [item["id"] for item in data["findings"]]
-        data["inputs"].update(by_question=[], strongest=None)
+        answers = [
+            item for item in data["findings"] if item["metric"] == "answer-accuracy" and item["value"] is not None
+        ]
+        best = max(answers, key=lambda item: (item["releases"], item["value"]), default=None)
+        if best is None:
+            data["inputs"].update(by_question=[], strongest=None)
+        else:  # one share for all questions: nobody but the scores can say more of another attack
+            for item in data["inputs"]["by_question"]:
+                item["read"] = best["value"]
+            data["inputs"]["strongest"] = best["attack"]
         del data["series"][ATTACK]
         for name in [name for name in scores if ATTACK in name]:
             del scores[name]
