@@ -149,7 +149,7 @@ def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress
         findings=judged.findings,
         planned=judged.planned,
         flags=[FLAGS[name].to_json() for name in judged.flags],
-        notes=list((clean or audited).notes),
+        notes=list(dict.fromkeys((*audited.notes, *(clean.notes if clean is not None else ())))),
         series=judged.series,
         scores_sha256=hash_scores(judged.scores),
     )

@@ -70,7 +70,7 @@ def test_too_few_on_a_side_are_refused(members: int) -> None:
         with pytest.raises(InputError, match="needs records that were trained on and others"):
             run(coins)
         return
-    with pytest.raises(InputError, match=f"membership: {members} of 200 candidates"):
+    with pytest.raises(InputError, match=f"membership: a coin put {members} of 200 candidates"):
         ask_all((), default_registry(), (OUT,), made, 0, lambda stage, share: None)
 
 

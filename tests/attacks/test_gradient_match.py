@@ -205,7 +205,7 @@ def test_a_server_that_holds_the_labels_is_not_asked() -> None:
     below = replace(view, threat=replace(SERVER, channels=SERVER.channels - {"gradients"}))
     refused = GradientMatch()(below, np.random.default_rng(0))
     assert isinstance(refused, NotApplicable)
-    assert refused.reason == "needs the channel gradients, which curious server does not see"
+    assert refused.reason == "needs the channel gradients, which curious server told of the defence does not see"
 
 
 class Signless(GradientMatch):

@@ -88,7 +88,9 @@ def test_an_attack_that_reads_no_more_than_a_language_model_is_not_credited() ->
         audit = run_audit(AuditOptions("surveyed", settings={"prior": prior}), surveys.registry()).audit
         said[prior] = words.headline(audit)
         assert ("Data locality" in markdown(audit)) == (prior == "1")
-        (head, *body) = next(more.table for more in detail.further(audit) if more.name == "Inversion of tokens")
+        (head, *body) = next(
+            more.table for more in detail.further(audit) if more.name == "Inversion of tokens, further"
+        )
         assert head.count("language model") == 2
         assert {row[4] for row in body} == {".500" if prior == "1" else "1.000"}
         assert "language model, no cut" in leakage_over_releases(audit)

@@ -139,7 +139,7 @@ def test_nobody_asks_where_nobody_was_tuned_on(llama: str, settings: Mapping[str
     target, config = SplitLlama(), configured(llama, **settings)
     assert list(target.roles(config)) == ["audited"]
     assert [threat.label for threat in target.threats(config)] == ["curious server"]
-    assert target.held(config) == {"inputs": {}}
+    assert target.held(config) == {"inputs": {"prior": False}}
     assert target.disk_bytes(config) < target.disk_bytes(configured(llama))
 
 

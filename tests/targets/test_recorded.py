@@ -227,8 +227,8 @@ def test_a_claim_at_delta_0_has_no_finite_epsilon_beside_it(registry: Registry, 
     assert "delta 0" in site["reason"]
 
 
-WITH_GRADIENTS = "inversion/bisr"
-"""The inversion for which a curious server of activations alone has too little."""
+FURTHER = ("inversion/bisr", "inversion/noise-aware-token")
+"""Inversions for which a curious server of activations alone has too little."""
 
 
 def with_tokens(folder: Path, edit: Callable[[Arrays, Arrays], None] = lambda sent, hidden: None) -> Path:
@@ -246,11 +246,12 @@ def with_tokens(folder: Path, edit: Callable[[Arrays, Arrays], None] = lambda se
 @pytest.mark.parametrize("oracle", [True, False])
 def test_recorded_inputs_are_read_by_a_curious_server(registry: Registry, tmp_path: Path, oracle: bool) -> None:
     found = audit(with_tokens(tmp_path / "files"), registry, oracle=oracle)
-    read = [item for item in found.findings if item.secret == f"input/{VICTIM}" and item.attack != WITH_GRADIENTS]
+    read = [item for item in found.findings if item.secret == f"input/{VICTIM}" and item.attack not in FURTHER]
     assert {(item.threat_model, str(item.verdict)) for item in read} == {("curious server", "UNCOVERED")}
     assert [item.releases for item in read if item.attack == "inversion/nearest-token"] == [1, 1, 2, 2]
     inputs = dict(found.inputs or {})
     assert len(inputs.pop("drift")) == 2
+    assert (inputs.pop("prior"), inputs.pop("without_cut")) == (False, {})
     assert len(inputs.pop("by_question")) == 5
     assert inputs.pop("strongest") in {item.attack for item in found.findings if item.metric == "answer-accuracy"}
     said = {"name": f"input/{VICTIM}", "records": 150, "questions": 5, "releases": 2}
@@ -268,7 +269,7 @@ def test_recorded_inputs_change_no_finding_about_coins(registry: Registry, tmp_p
 
 def test_recorded_inputs_without_activations_say_so(registry: Registry, tmp_path: Path) -> None:
     found = audit(with_tokens(tmp_path / "files", lambda sent, hidden: sent.clear()), registry)
-    read = [item for item in found.findings if item.secret == f"input/{VICTIM}" and item.attack != WITH_GRADIENTS]
+    read = [item for item in found.findings if item.secret == f"input/{VICTIM}" and item.attack not in FURTHER]
     assert {item.verdict for item in read} == {"NOT_APPLICABLE"}
     assert {item.reason for item in read} == {f"the transcript holds no token activations of {VICTIM}, [T, N, L, d]"}
 

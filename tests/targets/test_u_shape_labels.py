@@ -156,7 +156,7 @@ def test_the_clean_run_has_its_own_labels(llama: str, audited: TargetRun) -> Non
     assert not audited.utility
     assert clean.fingerprint == audited.fingerprint
     assert "gradients/server" not in clean.transcript.arrays
-    assert clean.notes == audited.notes
+    assert set(clean.notes) < set(audited.notes)  # that no language model was asked is about the audited run
 
 
 def sample(answer: str) -> Sample:
