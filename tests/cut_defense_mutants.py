@@ -107,6 +107,6 @@ CUT_DEFENSES: Mapping[str, type[CutDefense]] = {
     "clip": Loose,
     "scale": Quiet,
     "independence": OneRadius,
-    "per token": BatchMaximum,
     "training": Forgetful,
+    "per token": BatchMaximum,
 }
