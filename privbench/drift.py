@@ -20,7 +20,7 @@ def drift(arrays: Mapping[str, Blocks], party: str, tokens: Index) -> tuple[floa
     there the base makes rows of them and nothing else.
     """
     sent, table = arrays.get(f"activations/{party}"), arrays.get("public/embedding")
-    if sent is None or table is None or not _at_embedding(arrays):
+    if sent is None or table is None or not at_embedding(arrays):
         return ()
     mask = arrays.get(f"activations/{party}/mask")
     there = tokens >= 0 if mask is None else np.asarray(mask) == 1
@@ -29,12 +29,19 @@ def drift(arrays: Mapping[str, Blocks], party: str, tokens: Index) -> tuple[floa
     return tuple(_rms(np.asarray(sent[t])[there].astype(np.float32) - rows) / length for t in range(len(sent)))
 
 
-def _at_embedding(arrays: Mapping[str, Blocks]) -> bool:
+def at_embedding(arrays: Mapping[str, Blocks], rounded: float = 0.0) -> bool:
+    """Whether the public base makes rows of the public texts and nothing else, but for so large a share of the rows'
+    squares; False where texts or what it makes of them are not recorded.
+    """
     if "public/tokens" not in arrays or "public/activations" not in arrays:
         return False
-    tokens, table = np.asarray(arrays["public/tokens"]), np.asarray(arrays["public/embedding"])
+    tokens, table = np.asarray(arrays["public/tokens"]), np.asarray(arrays["public/embedding"]).astype(np.float32)
     made = np.asarray(arrays["public/activations"])
-    return made.shape[2] == table.shape[1] and bool((made[tokens >= 0] == table[tokens[tokens >= 0]]).all())
+    if made.shape[2] != table.shape[1]:
+        return False
+    rows = table[tokens[tokens >= 0]]
+    off = made[tokens >= 0].astype(np.float32) - rows
+    return bool(_rms(off) ** 2 <= rounded * _rms(rows) ** 2)
 
 
 def _rms(rows: npt.NDArray[np.float32]) -> float:

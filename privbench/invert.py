@@ -54,8 +54,8 @@ class Inversions:
     drift: how far each release had moved from the public base's (`privbench.drift`); empty where that is not known.
     questions: what was asked, in its order, where that is recorded.
     strongest: the attack that read most answers from all releases, and by_question what it read of each; beside it, of
-    the same questions, what the language model says. shown, examples: the same attack and what it read of the first
-    records; None and empty where records are real, or what tokens mean is not recorded.
+    the same questions, what the language model says. examples: what it read of the first records; empty where they are
+    real, or what tokens mean is not recorded.
     """
 
     victim: str
@@ -66,7 +66,6 @@ class Inversions:
     prior: Mapping[str, Recovered]
     mechanism: Mechanism | None
     drift: tuple[float, ...]
-    shown: str | None
     examples: tuple[tuple[Spoken, ...], ...]
     questions: tuple[str, ...] = ()
     strongest: str | None = None
@@ -114,7 +113,7 @@ def invert_all(
     prior = {} if said is None else _scored(truth, np.asarray(said), _others(len(scored), stream(seed, "prior scored")))
     return Inversions(
         victim, outcomes, refused, releases, scored, prior, mechanism, moved,
-        shown=best if examples else None, examples=examples, questions=_questions(run, victim), strongest=best,
+        examples=examples, questions=_questions(run, victim), strongest=best,
         by_question=() if best is None else truth.by_question(read[best]),
         by_model=() if said is None else truth.by_question(np.asarray(said)),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """What a defence does to a tensor before it leaves, and what the target promises about it.
 
 A bound is a statement about a `Mechanism`; a verdict about a `Claim` needs both. This module is the only one
-that `privbench.bounds` may import, so it imports nothing but the errors.
+that `privbench.bounds` may import, so it imports nothing but errors and the names of channels.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def describe_inputs(inputs: Inversions | None, secrets: Secrets) -> dict[str, An
         },
         "strongest": inputs.strongest,
         "by_question": _by_question(inputs),
-        "shown": inputs.shown,
+        "shown": inputs.strongest if inputs.examples else None,
         "examples": [[asdict(item) for item in person] for person in inputs.examples],
     }
 

@@ -179,7 +179,7 @@ def _inputs_again(audit: Audit, scores: Scores, registry: Registry, mechanisms: 
         outcomes[name] = Inverted(card, threat, recovered_of(scores, said, name, counted), scores[curve])
     index, mechanism = scores[f"index/{said['name']}"], input_mechanism(mechanisms, victim)
     prior = prior_of(scores, said)
-    return Inversions(victim, outcomes, refused, said["releases"], index, prior, mechanism, (), said.get("shown"), ())
+    return Inversions(victim, outcomes, refused, said["releases"], index, prior, mechanism, (), ())
 
 
 def _members_again(audit: Audit, scores: Scores, registry: Registry) -> Membership:

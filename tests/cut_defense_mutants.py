@@ -93,8 +93,10 @@ class BatchMaximum(ActivationGaussian):
 class Forgetful(NoPeek):
     """What it adds to the loss has lost its way to the activations."""
 
-    def penalty(self, rows: Tensor, sent: Tensor, generator: torch.Generator) -> Tensor:
-        return super().penalty(rows, sent.detach() + 0 * sent, generator)
+    def penalty(
+        self, ids: Tensor, activations: Tensor, there: Tensor, table: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        return super().penalty(ids, activations.detach() + 0 * activations, there, table, generator)
 
 
 CUT_DEFENSES: Mapping[str, type[CutDefense]] = {

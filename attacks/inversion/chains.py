@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,7 @@ class Chain:
     """Counts of pairs and of single tokens among V, smoothed as Witten and Bell (1991) do: a token that was followed by
     d others in c places leaves d / (c + d) to the single tokens' shares, and these leave as much to all V alike.
 
-    pairs, counts: first * V + second of each pair that occurs, ascending, and how often it does; singles [V] likewise;
-    left [V]: what a token leaves; starts [V]: how often it is followed by anything.
+    pairs, counts: first * V + second of each pair that occurs, ascending, and how often it does; singles [V] likewise.
     """
 
     pairs: Index
@@ -36,7 +36,7 @@ class Chain:
         pairs, counts = np.unique(np.concatenate(keys), return_counts=True)
         return cls(pairs, counts.astype(np.int64), np.asarray(singles, np.int64))
 
-    @property
+    @cached_property
     def shares(self) -> Floats:
         """Of single tokens, [V]; all above 0."""
         total, kinds = self.singles.sum(), np.count_nonzero(self.singles)
@@ -55,19 +55,19 @@ class Chain:
 
     def _marginals(self, likely: Index, fit: Floats) -> Floats:
         weight = np.exp(fit - fit.max(axis=2, keepdims=True))
-        (_, length, _), shares = likely.shape, self.shares
-        steps = [self._following(likely[:, t], likely[:, t + 1], shares) for t in range(length - 1)]
+        length = likely.shape[1]
+        steps = [self._following(likely[:, t], likely[:, t + 1]) for t in range(length - 1)]
         ahead, back = np.empty_like(weight), np.ones_like(weight)
-        ahead[:, 0] = _to_one(weight[:, 0] * shares[likely[:, 0]])
+        ahead[:, 0] = _to_one(weight[:, 0] * self.shares[likely[:, 0]])
         for t, step in enumerate(steps):
             ahead[:, t + 1] = _to_one(weight[:, t + 1] * np.einsum("mc,mcd->md", ahead[:, t], step))
         for t in range(length - 2, -1, -1):
             back[:, t] = _to_one(np.einsum("mcd,md->mc", steps[t], weight[:, t + 1] * back[:, t + 1]))
         return _to_one(ahead * back)
 
-    def _following(self, first: Index, second: Index, shares: Floats) -> Floats:
+    def _following(self, first: Index, second: Index) -> Floats:
         """Probabilities [m, C, C] of tokens second [m, C] after tokens first [m, C]."""
-        starts, kinds = self._leaving
+        (starts, kinds), shares = self._leaving, self.shares
         keys = first[:, :, None] * len(shares) + second[:, None, :]
         at = np.minimum(np.searchsorted(self.pairs, keys), len(self.pairs) - 1)
         counted = np.where(self.pairs[at] == keys, self.counts[at], 0)
@@ -75,7 +75,7 @@ class Chain:
         found: Floats = ((counted + rest * shares[second][:, None, :]) / (base + rest)).astype(np.float32)
         return found
 
-    @property
+    @cached_property
     def _leaving(self) -> tuple[Index, Index]:
         """How often each token [V] is followed by another, and by how many kinds."""
         first = self.pairs // len(self.singles)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from privbench.attack import Index
-from privbench.attacks.inversion.lookup import Floats, squared
+from privbench.attack import Index, View
+from privbench.attacks.inversion.lookup import ACTIVATIONS, TOKENS, Floats, squared
 from privbench.attacks.inversion.networks import follow, seeded, tensor_of
 from privbench.threads import one_torch_thread
 
@@ -46,6 +46,11 @@ class Pairs:
         units = np.zeros_like(activations)
         units[there] = standard(activations[there])
         return cls(tokens, units, table)
+
+    @classmethod
+    def of_view(cls, view: View, table: Floats) -> Pairs:
+        """Those that everybody knows."""
+        return cls.of(np.asarray(view.array(TOKENS)), np.asarray(view.array(ACTIVATIONS)).astype(np.float32), table)
 
     @property
     def halves(self) -> tuple[Pairs, Pairs]:

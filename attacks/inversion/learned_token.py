@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from privbench.attack import AttackCard, Reconstruction, View
-from privbench.attacks.inversion.lookup import ACTIVATIONS, TOKENS, Sent, TokenInversion, lacks_texts, table_of, weight
+from privbench.attacks.inversion.lookup import Mean, Sent, TokenInversion, lacks_texts, table_of, weight
 from privbench.threat import Channel, Knowledge
 
 
@@ -42,19 +42,16 @@ class LearnedToken(TokenInversion):
         from privbench.attacks.inversion.inverters import Pairs, inverter, standard
 
         sent, table = Sent.of(view), table_of(view)
-        public = np.asarray(view.array(ACTIVATIONS)).astype(np.float32)
-        pairs = Pairs.of(np.asarray(view.array(TOKENS)), public, table)
+        pairs = Pairs.of_view(view, table)
         found, middles = inverter(pairs, rng), pairs.middles
         single, accumulated = [], []
-        total, weights = np.zeros((int(sent.there.sum()), table.shape[1]), np.float32), 0.0
-        said = None
+        mean, said = Mean.none(int(sent.there.sum()), table.shape[1]), None
         for now in sent:
             units = standard(now)
             rows = found.rows(sent.padded(units))[sent.there]
             read = self.nearest(rows, table, found.squares)
-            own = weight(units, middles[read if said is None else said])
-            total, weights = total + np.float32(own) * rows, weights + own
-            said = read if said is None else self.nearest(total / np.float32(weights), table, found.squares)
+            mean = mean.plus(rows, weight(units, middles[read if said is None else said]))
+            said = read if said is None else self.nearest(mean.rows, table, found.squares)
             single.append(sent.tokens(read))
             accumulated.append(sent.tokens(said))
         return Reconstruction(np.stack(single), np.stack(accumulated))

@@ -16,8 +16,6 @@ Mask = npt.NDArray[np.bool_]
 
 EMBEDDING, TOKENS, ACTIVATIONS = "public/embedding", "public/tokens", "public/activations"
 """What everybody knows: the base's table [V, d], texts [A, L] with -1 as padding, what its layers make of them."""
-
-
 _EXACT, _LEAST = 1e-8, 1e-20
 """Mean squared distance, in mean squares and by itself, below which a release is as good as exact."""
 
@@ -106,13 +104,40 @@ class TokenInversion(Inversion):
         return found
 
 
+@dataclass(frozen=True)
+class Mean:
+    """Of releases of the same tokens: the sum [n, d] of their rows, each times its weight, and the sum of weights."""
+
+    total: Floats
+    weights: float
+
+    @classmethod
+    def none(cls, count: int, width: int) -> Mean:
+        """Of no release yet."""
+        return cls(np.zeros((count, width), np.float32), 0.0)
+
+    def plus(self, rows: Floats, own: float) -> Mean:
+        """With the rows [n, d] of another release."""
+        return Mean(self.total + np.float32(own) * rows, self.weights + own)
+
+    @property
+    def rows(self) -> Floats:
+        """[n, d]."""
+        mean: Floats = self.total / np.float32(self.weights)
+        return mean
+
+
 def weight(sent: Floats, rows: Floats) -> float:
     """How much a release counts beside others: one over the mean squared distance of what was sent [n, d] from the rows
-    [n, d] that it is read as. Noise of one size makes all count alike; a client that moved
-    away from the public base makes its later releases count less.
+    [n, d] that it is read as. Noise of one size makes all count alike; a client that moved away from the public base
+    makes its later releases count less.
     """
-    left, whole = (float(squared(part).mean(dtype=np.float64)) for part in (sent - rows, rows))
-    return 1 / max(left, _EXACT * whole, _LEAST)
+    return 1 / max(float(squared(sent - rows).mean(dtype=np.float64)), floor(rows))
+
+
+def floor(rows: Floats) -> float:
+    """The mean squared distance from rows [n, d] below which a release is as good as exact."""
+    return max(_EXACT * float(squared(rows).mean(dtype=np.float64)), _LEAST)
 
 
 def _distinct(rows: Floats) -> tuple[Index, Index]:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from privbench.attack import AttackCard, Reconstruction, View
-from privbench.attacks.inversion.lookup import Floats, Sent, TokenInversion, table_of, weight
+from privbench.attacks.inversion.lookup import Mean, Sent, TokenInversion, table_of, weight
 from privbench.threat import Channel, Knowledge
 
 
@@ -34,13 +34,11 @@ class NearestToken(TokenInversion):
         """Each release on its own, and the mean of all so far, each by its weight."""
         sent, table = Sent.of(view), table_of(view)
         single, accumulated = [], []
-        total: Floats = np.zeros((int(sent.there.sum()), table.shape[1]), np.float32)
-        weights, rows = 0.0, None
+        mean, said = Mean.none(int(sent.there.sum()), table.shape[1]), None
         for now in sent:
-            found = self.nearest(now, table)
-            own = weight(now, table[found if rows is None else rows])
-            total, weights = total + np.float32(own) * now, weights + own
-            rows = found if rows is None else self.nearest(total / np.float32(weights), table)
-            single.append(sent.tokens(found))
-            accumulated.append(sent.tokens(rows))
+            read = self.nearest(now, table)
+            mean = mean.plus(now, weight(now, table[read if said is None else said]))
+            said = read if said is None else self.nearest(mean.rows, table)
+            single.append(sent.tokens(read))
+            accumulated.append(sent.tokens(said))
         return Reconstruction(np.stack(single), np.stack(accumulated))

@@ -16,7 +16,6 @@ from privbench.attack import AttackCard, Index, Reconstruction, View
 from privbench.attacks.inversion.affine_token import Affine
 from privbench.attacks.inversion.chains import Chain, smallest
 from privbench.attacks.inversion.lookup import (
-    ACTIVATIONS,
     TOKENS,
     Floats,
     Sent,
@@ -25,6 +24,7 @@ from privbench.attacks.inversion.lookup import (
     squared,
     table_of,
 )
+from privbench.drift import at_embedding
 from privbench.mechanism import input_mechanism
 from privbench.threat import Channel, Knowledge
 
@@ -122,10 +122,7 @@ class NoiseAwareToken(TokenInversion):
         mechanism = input_mechanism(view.mechanisms, view.secret)
         if mechanism is None or mechanism.kind != "gaussian" or mechanism.total_sigma == 0:
             return f"no Gaussian noise is described on what {view.secret} sends"
-        text, made = (np.asarray(view.array(name)[0]) for name in (TOKENS, ACTIVATIONS))
-        there, table = text >= 0, table_of(view)
-        off = squared(made[there].astype(np.float32) - table[text[there]]).sum()
-        if off > _ROUNDED * squared(table[text[there]]).sum():
+        if not at_embedding(view.arrays, _ROUNDED):
             return "behind layers a token alone does not say what is sent, and each row's likelihood is not known"
         return None
 

@@ -15,13 +15,11 @@ import numpy as np
 from privbench.attack import AttackCard, Index, Reconstruction, View
 from privbench.attacks.inversion.affine_token import Affine, Floats64
 from privbench.attacks.inversion.lookup import (
-    ACTIVATIONS,
-    TOKENS,
     Floats,
     Sent,
     TokenInversion,
+    floor,
     lacks_texts,
-    squared,
     table_of,
 )
 from privbench.errors import InputError
@@ -29,9 +27,6 @@ from privbench.threat import Channel, Knowledge
 
 if TYPE_CHECKING:
     from privbench.attacks.inversion.bottoms import Bottom
-
-_EXACT, _LEAST = 1e-8, 1e-20
-"""Mean squared error of a release, in mean squares and by itself, below which it is as good as exact."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +45,7 @@ class Goal:
         counts = np.bincount(tokens)[tokens]
         left, shares = now - found.of(made), counts**-0.5 / (counts**-0.5).sum()
         scatter = (left * shares[:, None]).T @ left
-        floor = max(_EXACT * float(squared(made).mean(dtype=np.float64)), _LEAST)
-        turned = found.matrix @ np.linalg.inv(scatter + floor * np.eye(len(scatter)))
+        turned = found.matrix @ np.linalg.inv(scatter + floor(made) * np.eye(len(scatter)))
         toward = ((now - found.shift) @ turned.T).astype(np.float32)
         return Goal(self.gram + turned @ found.matrix.T, self.toward + toward)
 
@@ -162,12 +156,9 @@ class SearchedToken(TokenInversion):
         n, width = int(sent.there.sum()), table.shape[1]
         bottom = Bottom.of(view, table)
         search = Search(sent, bottom, self.tries, self.doubted, self.rounds, self.stiffness)
-        public = np.asarray(view.array(ACTIVATIONS)).astype(np.float32)
-        proposer = Proposer(Pairs.of(np.asarray(view.array(TOKENS)), public, table), rng)
-        summed, nothing = (
-            np.zeros((n, width), np.float32),
-            Goal(np.zeros((width, width)), np.zeros((n, width), np.float32)),
-        )
+        proposer = Proposer(Pairs.of_view(view, table), rng)
+        summed = np.zeros((n, width), np.float32)
+        nothing = Goal(np.zeros((width, width)), np.zeros((n, width), np.float32))
         goal, single, accumulated = nothing, [], []
         for t, now in enumerate(sent):
             own = proposer.vectors(standard(now))

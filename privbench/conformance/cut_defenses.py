@@ -156,10 +156,10 @@ def _per_token(make: Make) -> str | None:
 
 def _penalised(make: Make) -> str | None:
     """What a client adds to its loss reaches its activations, and depends on them."""
-    table, ids = _table(), _ids()[0]
-    noise = torch.randn((len(ids), _WIDTH), generator=torch.Generator().manual_seed(8))
+    table, ids = _table(), _ids()[:1]
+    noise = torch.randn((*ids.shape, _WIDTH), generator=torch.Generator().manual_seed(8))
     sent = (table[ids] + 0.01 * noise).requires_grad_()
-    added = make().penalty(table[ids], sent, torch.Generator().manual_seed(9))
+    added = make().penalty(ids, sent, ids >= 0, table, torch.Generator().manual_seed(9))
     if added is None:
         return "trains with nothing and changes nothing" if _idle(make) else None
     if added.ndim or not bool(added.isfinite()):

@@ -69,9 +69,12 @@ class CutDefense(DefenseBase):
         """What leaves in place of the activations [..., d]: themselves. Gradients flow back through it."""
         return activations
 
-    def penalty(self, rows: Tensor, sent: Tensor, generator: torch.Generator) -> Tensor | None:
-        """A number that the client adds to its loss in training, from the public rows [n, d] of its tokens and the
-        activations [n, d] before `sent`; None where training goes on as it is. No message is changed by it.
+    def penalty(
+        self, ids: Tensor, activations: Tensor, there: Tensor, table: Tensor, generator: torch.Generator
+    ) -> Tensor | None:
+        """A number that the client adds to its loss in training, from tokens [B, L] and their activations [B, L, d]
+        before `sent`, where `there` [B, L] is no padding; None where training goes on as it is. No message is changed
+        by it.
         """
         return None
 

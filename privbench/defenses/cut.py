@@ -31,9 +31,9 @@ class Guard:
         """What leaves in place of activations [B, L, d]."""
         return self.defense.sent(activations, self.table, self.generator)
 
-    def penalty(self, ids: Tensor, activations: Tensor) -> Tensor | None:
-        """What the client adds to its loss for tokens [n] and their activations [n, d], or nothing."""
-        return self.defense.penalty(self.table[ids].float(), activations, self.generator)
+    def penalty(self, ids: Tensor, activations: Tensor, there: Tensor) -> Tensor | None:
+        """What the client adds to its loss for tokens [B, L] and their activations [B, L, d], or nothing."""
+        return self.defense.penalty(ids, activations, there, self.table, self.generator)
 
 
 _ROWS = 1_024

@@ -34,9 +34,12 @@ class NoPeek(Numbers):
         "heuristic",
     )
 
-    def penalty(self, rows: Tensor, sent: Tensor, generator: torch.Generator) -> Tensor:
-        chosen = torch.randperm(len(rows), generator=generator)[:_MOST]
-        return self.weight * distance_correlation(rows[chosen], sent[chosen])
+    def penalty(
+        self, ids: Tensor, activations: Tensor, there: Tensor, table: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        tokens, sent = ids[there], activations[there]
+        chosen = torch.randperm(len(tokens), generator=generator)[:_MOST]
+        return self.weight * distance_correlation(table[tokens[chosen]], sent[chosen])
 
     def mechanism(self, party: str, table: Tensor) -> Mechanism:
         return Mechanism(Channel.ACTIVATIONS, party, "none")

@@ -116,7 +116,7 @@ def table(groups: Groups, what: str, metric: str, last: bool) -> Iterator[str]:
     yield f"| {what} | {' | '.join(map(short_name, names))} | one reply for all | language model | accuracy |"
     yield f"|---|{'---|' * len(names)}---|---|---|"
     for name, audits in groups.items():
-        read_of = " | ".join(over_runs(values(audits, attack, metric, last), share=True) for attack in names)
+        read_of = shares(audits, names, metric, last)
         yield f"| {name} | {read_of} | {one_reply(audits, metric)} | {prior(audits, metric)} | {useful(audits)} |"
 
 
@@ -126,5 +126,9 @@ def guessed(groups: Groups, what: str, metric: str) -> Iterator[str]:
     yield f"| {what} | {' | '.join(map(short_name, names))} | accuracy |"
     yield f"|---|{'---|' * len(names)}---|"
     for name, audits in groups.items():
-        told = " | ".join(over_runs(values(audits, attack, metric, True), share=True) for attack in names)
-        yield f"| {name} | {told} | {useful(audits)} |"
+        yield f"| {name} | {shares(audits, names, metric, True)} | {useful(audits)} |"
+
+
+def shares(audits: Sequence[Audit], names: Sequence[str], metric: str, last: bool) -> str:
+    """Cells of these attacks."""
+    return " | ".join(over_runs(values(audits, attack, metric, last), share=True) for attack in names)

@@ -232,9 +232,6 @@ def _require_records(transcript: Transcript, secrets: Secrets) -> None:
                 f"{secrets.where} speaks of {ours} records, '{name}' in {transcript.where} has {array.shape[1]}; they "
                 "must be the same records in the same order."
             )
-        values = transcript.array(name) if name == "auxiliary/index" else np.empty(0)
-        if values.size and not 0 <= values.min() <= values.max() < ours:
-            raise InputError(f"{transcript.where}: '{name}' names record {int(values.max())}; there are {ours}.")
 
 
 def _require_inputs(transcript: Transcript, secrets: Secrets) -> None:

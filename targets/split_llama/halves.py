@@ -138,8 +138,7 @@ class Client(nn.Module):
         self._penalty = None
         if self.guard is not None:
             if sent.requires_grad:
-                there = block.layout.segment != PADDING
-                self._penalty = self.guard.penalty(ids[there], sent[there])
+                self._penalty = self.guard.penalty(ids, sent, block.layout.segment != PADDING)
             sent = self.guard.sent(sent)
         self._sent = sent if sent.requires_grad else None
         return Cut(sent.detach(), block.layout)

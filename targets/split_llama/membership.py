@@ -27,6 +27,7 @@ from privbench.recording import MEMBER, Secrets, Transcript
 from privbench.references import inclusions, row_of
 from privbench.target import MEMBERS, Progress, TargetRun
 from privbench.targets.split_llama.answering import likelihoods
+from privbench.targets.split_llama.coins import OUTCOME
 from privbench.targets.split_llama.config import SplitLlamaConfig, Tuning
 from privbench.targets.split_llama.halves import Exchange
 from privbench.targets.split_llama.public import PublicText
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-TASK, PARTY = "outcome", "questionnaire"
-"""Under which names the outcome's answers, and all others, are recorded."""
+PARTY = "questionnaire"
+"""Under which name all answers but the outcome's are recorded."""
 
 
 def run_membership(config: SplitLlamaConfig, rng: np.random.Generator, report: Progress) -> TargetRun:
@@ -72,7 +73,7 @@ def run_membership(config: SplitLlamaConfig, rng: np.random.Generator, report: P
     )  # fmt: skip
     asked = (*pool.train, *pool.test[: tuning.population])
     arrays: Arrays = {
-        f"outputs/{TASK}": likelihoods(
+        f"outputs/{OUTCOME}": likelihoods(
             system.clients[0], system.server, [item.prompt for item in asked], pool.options, pool.encoder,
             partial(report, "asking about the pool"),
         ),
@@ -80,13 +81,13 @@ def run_membership(config: SplitLlamaConfig, rng: np.random.Generator, report: P
     }  # fmt: skip
     secrets: Arrays = {MEMBER: np.concatenate([included, np.zeros(len(asked) - len(included), np.uint8)])}
     if config.role == MEMBERS:
-        arrays[f"outputs/{TASK}/labels"] = _answers(pool, len(asked))
+        arrays[f"outputs/{OUTCOME}/labels"] = _answers(pool, len(asked))
         width = pool.table.shape[1]
         arrays |= _padded("received", received.rows, [len(row) for row in received.rows], width, tuning.record_as)
         arrays |= _asked(pool, asked, tuning)
         secrets |= {
             f"canary/{MEMBER}": 1 - arrays["outputs/population"],
-            f"labels/{TASK}": arrays[f"outputs/{TASK}/labels"],
+            f"labels/{OUTCOME}": arrays[f"outputs/{OUTCOME}/labels"],
             f"inputs/{PARTY}/codes": _codes(pool, len(asked)),
         }
     return TargetRun(
@@ -147,8 +148,7 @@ def _told(pool: Material, asked: int) -> pd.DataFrame:
 
 def _answers(pool: Material, asked: int) -> npt.NDArray[np.int64]:
     """The outcome's answer of each of them, by its place among the options [N]."""
-    said = _told(pool, asked)[pool.people.outcome.question.column]
-    return np.array([list(pool.options).index(answer) for answer in said], np.int64)
+    return pool.numbers(_told(pool, asked)[pool.people.outcome.question.column])
 
 
 def _codes(pool: Material, asked: int) -> npt.NDArray[np.int64]:
@@ -159,8 +159,7 @@ def _codes(pool: Material, asked: int) -> npt.NDArray[np.int64]:
 
 def _asked(pool: Material, asked: Sequence[Encoded], tuning: Tuning) -> Arrays:
     """What the public base makes, up to the cut, of what a client would send for each questionnaire."""
-    with_label = tuning.labels == "client"
-    texts = tuple(item.prompt + item.label if with_label else item.prompt for item in asked)
+    texts = tuple(item.sent(tuning.labels == "client") for item in asked)
     made = PublicText(texts, pool.base.model, tuning.k).activations()
     return _padded("asked", made, [len(text) for text in texts], pool.table.shape[1], tuning.record_as)
 

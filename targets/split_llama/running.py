@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -93,8 +93,11 @@ class Material:
 
     def natural(self, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.int64]]:
         """The labels that these of `train` gave themselves, as numbers of the options."""
-        said = [self.told[int(self.order[row])].answer for row in rows]
-        return {f"labels/{OUTCOME}": np.array([list(self.options).index(answer) for answer in said], np.int64)}
+        return {f"labels/{OUTCOME}": self.numbers(self.told[int(self.order[row])].answer for row in rows)}
+
+    def numbers(self, said: Iterable[str]) -> npt.NDArray[np.int64]:
+        """Answers to the outcome's question as numbers of the options [n]."""
+        return np.array([list(self.options).index(answer) for answer in said], np.int64)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ class Tape:
         self.upward = upward
         self._client, self._passes, self._table, self._public = client, passes, table, public
         self._words = None if words is None else _spelled(words)
-        rows = [item.prompt + item.label if labels else item.prompt for item in sent]
+        rows = [item.sent(labels) for item in sent]
         questions = max(max(item.answers) for item in sent) + 1
         # The end of an answer is no answer.
         asked = [(questions,) * (len(item.label) - 1) + (TEMPLATE,) for item in sent]

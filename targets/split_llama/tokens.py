@@ -32,6 +32,10 @@ class Encoded:
     head: int
     lost: int
 
+    def sent(self, labels: bool) -> tuple[int, ...]:
+        """What a client puts in: the prompt, and the answer behind it where it holds the labels."""
+        return self.prompt + self.label if labels else self.prompt
+
 
 class Encoder:
     """Samples to token ids within a context of so many tokens."""

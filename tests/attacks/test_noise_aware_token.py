@@ -31,7 +31,7 @@ def smoothed(first: int, second: int) -> float:
 
 def test_shares_after_a_token_are_those_of_their_naive_twin_and_sum_to_1() -> None:
     chain, everything = Chain.of([TEXTS], WORDS), np.arange(WORDS)[None]
-    found = chain._following(everything, everything, chain.shares)[0]
+    found = chain._following(everything, everything)[0]
     twin = [[smoothed(a, b) for b in range(WORDS)] for a in range(WORDS)]
     np.testing.assert_allclose(found, twin, rtol=1e-5)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
