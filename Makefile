@@ -60,7 +60,8 @@ TOKEN_SWEEP := sweep --target split-llama --attacks inversion --set prompting=no
 $(TOKENS)/noise/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(TOKEN_SWEEP) --seeds 3 --defense none --defense activation-clip:clip=0.3 \
 	  --defense activation-gaussian:clip=1,noise=1 --defense activation-gaussian:clip=1,noise=2 \
-	  --defense activation-gaussian:clip=1,noise=4 --defense token-dchi:eps=50 --out $(@D)
+	  --defense activation-gaussian:clip=1,noise=4 --defense token-dchi:eps=50 --defense nopeek:weight=1 \
+	  --defense nopeek:weight=30 --defense nopeek:weight=300 --out $(@D)
 
 $(TOKENS)/depth/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(TOKEN_SWEEP) --seeds 3 --set k=0,1,2 --out $(@D)

@@ -30,7 +30,8 @@ def _table(line: Line) -> Table:
         title=line.name, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim"
     )
     for name in head:
-        result.add_column(name, justify="left" if name == "verdicts" else "right", overflow="fold")
+        broken = name.replace("/", "/\n")  # else narrow columns break within words
+        result.add_column(broken, justify="left" if name == "verdicts" else "right", overflow="fold")
     for row in body:
         # By their marks: words would fold the table. NOTE says which is which.
         marked = row[-1]
