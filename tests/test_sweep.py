@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -221,42 +222,57 @@ def test_a_failed_cell_stays_with_its_reason_until_retry(tmp_path: Path, monkeyp
     assert not list(tmp_path.glob(f"cells/*/{FAILED_FILE}"))
 
 
-def test_a_killed_worker_is_named_and_the_others_go_on(tmp_path: Path) -> None:
-    """One cell takes its process down, as the kernel does for memory."""
-    (tmp_path / "deadly.py").write_text(
-        "import os, signal\n"
+def swept_with(folder: Path, cell: str, seeds: int) -> tuple[tuple[Cell, ...], str]:
+    """A sweep of one cell a seed by two workers that do `cell` (lines of Python) before each; and what it printed."""
+    (folder / "changed.py").write_text(
+        "import os, signal, time\n"
+        "import numpy as np\n"
         "from privbench.sweep import work\n"
-        "HONEST = work.run_cell\n"
+        "HONEST, KEPT = work.run_cell, []\n"
         "def run_cell(cell, out, *, wait):\n"
-        "    if cell.options.seed == 2:\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"{textwrap.indent(cell, '    ')}\n"
         "    return HONEST(cell, out, wait=wait)\n",
         encoding="utf-8",
     )
-    (tmp_path / "script.py").write_text(
+    (folder / "script.py").write_text(
         "import sys\n"
         "from pathlib import Path\n"
-        "import deadly\n"
+        "import changed\n"
         "from privbench.options import AuditOptions\n"
         "from privbench.registry import default_registry\n"
         "from privbench.sweep import work\n"
         "from privbench.sweep.plan import plan\n"
-        f"options = [AuditOptions('gaussian', sigma=2.0, seed=s, settings={SETTINGS!r}) for s in range(4)]\n"
+        f"options = [AuditOptions('gaussian', sigma=2.0, seed=s, settings={SETTINGS!r}) for s in range({seeds})]\n"
         "cells = plan(options, default_registry())\n"
-        "work.run_cell = deadly.run_cell\n"
+        "work.run_cell = changed.run_cell\n"
         "work.run_cells(cells, Path(sys.argv[1]), jobs=2, retry=False, ended=lambda item: None)\n",
         encoding="utf-8",
     )
-    out = tmp_path / "out"
     done = subprocess.run(
-        [sys.executable, "script.py", str(out)],
-        check=False, capture_output=True, text=True, timeout=300, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+        [sys.executable, "script.py", str(folder / "out")],
+        check=False, capture_output=True, text=True, timeout=300, cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{folder}:{ROOT}"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    found = plan([AuditOptions("gaussian", sigma=2.0, seed=s, settings=SETTINGS) for s in range(4)], default_registry())
+    wanted = [AuditOptions("gaussian", sigma=2.0, seed=seed, settings=SETTINGS) for seed in range(seeds)]
+    return plan(wanted, default_registry()), done.stdout + done.stderr
+
+
+def test_a_killed_worker_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    """One cell takes its process down, as the kernel does for memory."""
+    found, _ = swept_with(tmp_path, "if cell.options.seed == 2:\n    os.kill(os.getpid(), signal.SIGKILL)", 4)
+    out = tmp_path / "out"
     assert [is_done(out, cell) for cell in found] == [True, True, False, True]
     assert "its worker was killed" in str(failure(out, found[2].address))
+
+
+def test_a_worker_that_grew_is_replaced_without_a_word(tmp_path: Path) -> None:
+    """Each cell leaves 400 MB behind, and takes longer than loky waits between two looks: it ends the worker."""
+    hoards = "KEPT.append(np.ones(50_000_000))\ntime.sleep(1.1)\n(out.parent / f'pid-{os.getpid()}').touch()"
+    found, said = swept_with(tmp_path, hoards, 6)
+    assert all(is_done(tmp_path / "out", cell) for cell in found)
+    assert len(list(tmp_path.glob("pid-*"))) > 2
+    assert said == ""
 
 
 def killed_sweep(out: Path, grid: list[str], moments: list[float]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +89,10 @@ def _parallel(cells: Sequence[Cell], out: Path, jobs: int, wait: bool) -> Iterat
     from joblib.externals.loky import get_reusable_executor
 
     # One thread per worker: parallel over cells, never over kernels. A cell takes seconds: no batching.
-    with parallel_config(backend="loky", inner_max_num_threads=1):
+    with warnings.catch_warnings(), parallel_config(backend="loky", inner_max_num_threads=1):
+        # Where psutil is installed, loky ends a worker between two cells when it holds 300 MB more than after its
+        # first, as training may, and starts a fresh one: no cell is lost, and one that is killed raises.
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
         pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
         yield from pool(delayed(run_cell)(cell, out, wait=wait) for cell in cells)
     if jobs > 1 and cells:
