@@ -9,7 +9,8 @@ from privbench.recording import Transcript
 from privbench.tensors import Blocks
 from privbench.threat import Party
 
-_TABLE, _HEAD, _LABELS = "public/embedding", "public/head", "public/labels/"
+TABLE = "public/embedding"
+_HEAD, _LABELS = "public/head", "public/labels/"
 
 
 def require_public(transcript: Transcript) -> None:
@@ -43,8 +44,8 @@ def _require_answers(transcript: Transcript, name: str) -> None:
 
 def _require_vocabulary(transcript: Transcript, name: str) -> None:
     """Tokens of answers are rows of the LM head."""
-    head = _HEAD if _HEAD in transcript.arrays else _TABLE
-    table, most = _matrix(transcript, head), int(transcript.array(name).max())
+    head = _HEAD if _HEAD in transcript.arrays else TABLE
+    table, most = matrix(transcript, head), int(transcript.array(name).max())
     if table is not None and most >= len(table):
         raise InputError(
             f"{transcript.where}: '{name}' holds token {most}; '{head}' has {len(table)} rows, and they count from 0."
@@ -64,7 +65,7 @@ def _require_places(transcript: Transcript, name: str) -> None:
 
 def _require_trunk(transcript: Transcript) -> None:
     """public/trunk/PARAM are layers of a LLaMA over rows of the public table; without one they are not used."""
-    table = _matrix(transcript, _TABLE)
+    table = matrix(transcript, TABLE)
     if table is None:
         return
     from privbench.trunks import PREFIX, trunk_of  # imports torch
@@ -77,6 +78,7 @@ def _require_trunk(transcript: Transcript) -> None:
         raise InputError(f"{transcript.where}: {error}") from error
 
 
-def _matrix(transcript: Transcript, name: str) -> Blocks | None:
+def matrix(transcript: Transcript, name: str) -> Blocks | None:
+    """The public rows [V, d] of that name, where they are recorded as such."""
     table = transcript.arrays.get(name)
     return table if table is not None and table.ndim == 2 else None

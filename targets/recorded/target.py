@@ -19,9 +19,10 @@ from privbench.epsilons import own_releases, sampling_of
 from privbench.errors import InputError, unknown
 from privbench.mechanism import gradient_mechanism
 from privbench.options import AuditOptions, RecordingFiles
-from privbench.recording import MEMBER, Oracle, Secrets, Transcript
+from privbench.recording import Oracle, Secrets, Transcript
 from privbench.registry import Registry
 from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
+from privbench.targets.recorded.given import require_given
 from privbench.targets.recorded.measured import require_measured
 from privbench.targets.recorded.public import require_public
 from privbench.threat import (
@@ -93,7 +94,7 @@ class Recorded(Target):
         transcript, secrets = Transcript.load(files.transcript), Secrets.load(files.secrets)
         oracle = Oracle.load(files.oracle) if files.oracle is not None else None
         _require_secrets(transcript, secrets)
-        _require_inputs(transcript, secrets)
+        require_given(transcript, secrets)
         require_measured(transcript, secrets)
         require_public(transcript)
         if oracle is not None:
@@ -232,49 +233,6 @@ def _require_records(transcript: Transcript, secrets: Secrets) -> None:
                 f"{secrets.where} speaks of {ours} records, '{name}' in {transcript.where} has {array.shape[1]}; they "
                 "must be the same records in the same order."
             )
-
-
-def _require_inputs(transcript: Transcript, secrets: Secrets) -> None:
-    """Token activations are those of the tokens that the scorer holds."""
-    for party in secrets.given:
-        sent, tokens = transcript.arrays.get(f"activations/{party}"), secrets.arrays[f"inputs/{party}"]
-        if sent is not None and sent.ndim == 4 and sent.shape[1:3] != tokens.shape:
-            raise InputError(
-                f"{transcript.where}: 'activations/{party}' has {list(sent.shape[1:3])} records and tokens, "
-                f"'inputs/{party}' in {secrets.where} has {list(tokens.shape)}; they must be the same."
-            )
-        _require_slots(transcript, secrets, party)
-    for name, array in transcript.arrays.items():
-        kind, axis = name.split("/")[0], 0 if name.startswith(("outputs/", "asked/")) else 1
-        asked = {"outputs": MEMBER, "asked": MEMBER, "checkpoints": MEMBER, "reference": MEMBER}
-        of = asked.get(kind, f"inputs/{name.partition('/')[2]}" if kind == "activations" else "")
-        ours = secrets.arrays.get(of)
-        if ours is not None and array.shape[axis] != len(ours):
-            raise InputError(
-                f"{secrets.where} holds '{of}' of {len(ours)} records, '{name}' in {transcript.where} has "
-                f"{array.shape[axis]}; they must be the same records in the same order."
-            )
-
-
-def _require_slots(transcript: Transcript, secrets: Secrets, party: str) -> None:
-    """Every answer stands where something was sent, in reply to a question that was asked: no attack could read
-    another, and it would count as hidden.
-    """
-    answers, mask = secrets.array(f"inputs/{party}/answers"), transcript.arrays.get(f"activations/{party}/mask")
-    if mask is not None:
-        unsent = np.argwhere((answers >= 0) & (np.asarray(mask) == 0))
-        if len(unsent):
-            record, place = map(int, unsent[0])
-            raise InputError(
-                f"{secrets.where}: place {place} of record {record} answers question {int(answers[record, place])}, "
-                f"and 'activations/{party}/mask' says that nothing was sent there; mend the one or the other."
-            )
-    asked = transcript.metadata.get("questions", {}).get(party)
-    if asked is not None and int(answers.max()) >= len(asked):
-        raise InputError(
-            f"{secrets.where}: 'inputs/{party}/answers' has an answer to question {int(answers.max())}; 'questions' in "
-            f"the metadata of {transcript.where} names {len(asked)} of {party}, counted from 0. Name them all."
-        )
 
 
 def _require_matching(transcript: Transcript, oracle: Oracle) -> None:

@@ -17,6 +17,7 @@ from privbench.record import Audit, read
 from privbench.recording import Oracle, Secrets, Transcript
 from privbench.registry import Registry
 from privbench.runner import run_audit
+from privbench.targets.recorded.target import Recorded
 from privbench.tensors import RELEASE_TYPES
 
 Arrays = dict[str, Any]
@@ -139,9 +140,22 @@ def unsent(sent: Arrays, hidden: Arrays) -> None:
     sent[f"activations/{VICTIM}/mask"][record, place] = 0
 
 
+def last_row(sent: Arrays, hidden: Arrays) -> None:
+    hidden[f"inputs/{VICTIM}"][3, 2] = len(sent["public/embedding"]) - 1
+
+
+def without_a_row(sent: Arrays, hidden: Arrays) -> None:
+    hidden[f"inputs/{VICTIM}"][3, 2] = len(sent["public/embedding"])
+
+
 @pytest.mark.parametrize(
     ("edit", "more", "said"),
     [
+        (
+            without_a_row,
+            (),
+            "has token 300 at place 2 of record 3; 'public/embedding' in transcript.safetensors has 300",
+        ),
         (unsent, (), f"'activations/{VICTIM}/mask' says that nothing was sent there"),
         (without(f"inputs/{VICTIM}/answers"), (), "secrets.safetensors marks no canaries and no answers"),
         (
@@ -170,6 +184,16 @@ def test_what_cannot_be_audited_is_one_line(
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("edit", [last_row, without("public/embedding")])
+def test_tokens_up_to_the_last_row_are_read(
+    tmp_path: Path, registry: Registry, edit: Callable[[Arrays, Arrays], None]
+) -> None:
+    """And any where no table is recorded: nothing says then what tokens there are."""
+    folder = recorded(tmp_path / "files", edit)
+    files = RecordingFiles(folder / Transcript.file_name(), folder / Secrets.file_name())
+    assert Recorded().configure(AuditOptions("recorded", recording=files), registry).secrets.given == (VICTIM,)
 
 
 def test_an_answer_to_a_question_that_was_not_asked_is_refused(command_line: CommandLine, tmp_path: Path) -> None:
