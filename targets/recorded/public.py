@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
+import numpy.typing as npt
 
 from privbench.errors import InputError
 from privbench.recording import Transcript
 from privbench.tensors import Blocks
 from privbench.threat import Party
 
+if TYPE_CHECKING:
+    from privbench.trunks import PublicTrunk
+
 TABLE = "public/embedding"
 _HEAD, _LABELS = "public/head", "public/labels/"
+_TOKENS, _MADE = "public/tokens", "public/activations"
+_ROUNDING = 0.03
+"""What bfloat16 in a recording may move activations by, as a share of their norm."""
 
 
 def require_public(transcript: Transcript) -> None:
@@ -64,7 +73,9 @@ def _require_places(transcript: Transcript, name: str) -> None:
 
 
 def _require_trunk(transcript: Transcript) -> None:
-    """public/trunk/PARAM are layers of a LLaMA over rows of the public table; without one they are not used."""
+    """public/trunk/PARAM are layers of a LLaMA over rows of the public table, and make of a public text what is
+    recorded of it; without a table they are not used.
+    """
     table = matrix(transcript, TABLE)
     if table is None:
         return
@@ -73,9 +84,36 @@ def _require_trunk(transcript: Transcript) -> None:
     if not any(name.startswith(PREFIX) for name in transcript.arrays):
         return
     try:
-        trunk_of(transcript.arrays, table.shape[1])
+        trunk = trunk_of(transcript.arrays, table.shape[1])
     except InputError as error:
         raise InputError(f"{transcript.where}: {error}") from error
+    if {_TOKENS, _MADE} <= transcript.arrays.keys():
+        _require_made(transcript, trunk, np.asarray(table).astype(np.float32))
+
+
+def _require_made(transcript: Transcript, trunk: PublicTrunk, table: npt.NDArray[np.float32]) -> None:
+    """What the layers make of the first public text: shapes alone do not tell a wrong width of heads."""
+    import torch
+
+    text = transcript.array(_TOKENS)[0]
+    text = text[text >= 0]
+    made = np.asarray(transcript.arrays[_MADE][:1]).astype(np.float32)[0, : len(text)]
+    if not len(text) or text.max() >= len(table) or made.shape[1] != table.shape[1]:
+        raise InputError(
+            f"{transcript.where}: '{_MADE}' and '{_TOKENS}' are not of rows of '{TABLE}' {list(table.shape)}, over "
+            "which the public layers stand; record those of the same base."
+        )
+    length = len(text)
+    visible = torch.ones(1, length, length, dtype=torch.bool).tril()
+    with torch.inference_mode():
+        found = trunk(torch.from_numpy(table[text])[None], torch.arange(length)[None], visible)[0].numpy()
+    off = float(np.linalg.norm(found - made) / np.linalg.norm(made))
+    if not off < _ROUNDING:
+        raise InputError(
+            f"{transcript.where}: the public layers make of text 0 of '{_TOKENS}' what is {off:.2g} of its norm away "
+            f"from '{_MADE}', and {_ROUNDING:g} is allowed for rounding; record both of one base, and "
+            "'public/trunk/rotary' of one head."
+        )
 
 
 def matrix(transcript: Transcript, name: str) -> Blocks | None:

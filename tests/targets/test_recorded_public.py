@@ -8,13 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from privbench import trunks
 from privbench.conformance.inversions import VICTIM, token_stand
 from privbench.errors import InputError
 from privbench.options import AuditOptions, RecordingFiles
 from privbench.recording import Secrets, Transcript
 from privbench.registry import default_registry
+from privbench.targets.recorded.public import require_public
 from privbench.targets.recorded.target import Recorded, RecordedConfig
+from privbench.targets.split_llama.measure import random_llama
+from privbench.targets.split_llama.shape import Shape
+from privbench.tensors import RELEASE_TYPES
 from privbench.trunks import PREFIX
 
 Arrays = dict[str, Any]
@@ -91,3 +97,47 @@ def test_layers_that_are_of_no_base_are_refused(tmp_path: Path, name: str) -> No
     said = f"^transcript.safetensors: '{PREFIX}{name}' is no parameter of LLaMA layers"
     with pytest.raises(InputError, match=said):
         configured(tmp_path, lambda sent: sent.update({f"{PREFIX}{name}": np.ones(3, np.float32)}))
+
+
+def based(sent: Arrays, *, rotary: int, kind: str = "float32") -> None:
+    """A base of 4 heads of width 8, what it makes of a text, and angles for heads of width `rotary`."""
+    shape = Shape(vocabulary=50, width=32, layers=2, heads=4, kv_heads=4, head_dim=8, intermediate=48, tied=True)
+    model = random_llama(shape, 3).model
+    with torch.no_grad():  # weights of a start make next to nothing of other tokens
+        for parameter in model.layers.parameters():
+            parameter.mul_(8)
+    ids = torch.randint(0, 50, (2, 20), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        made = model(input_ids=ids, output_hidden_states=True).hidden_states[1]
+    sent |= trunks.recorded(model, 1)
+    sent[TABLE] = model.embed_tokens.weight.detach().numpy()
+    sent[f"{PREFIX}rotary"] = (10_000.0 ** -(np.arange(0, rotary, 2) / rotary)).astype(np.float32)
+    sent["public/tokens"], sent["public/activations"] = ids.numpy(), made.numpy()
+    for name in [name for name in sent if name.startswith("public/") and name != "public/tokens"]:
+        sent[name] = np.asarray(sent[name]).astype(RELEASE_TYPES[kind])
+
+
+@pytest.mark.parametrize("kind", RELEASE_TYPES)
+def test_layers_that_make_what_is_recorded_are_read(kind: str) -> None:
+    sent: Arrays = {}
+    based(sent, rotary=8, kind=kind)
+    require_public(Transcript(sent))
+
+
+@pytest.mark.parametrize("rotary", [4, 16])
+def test_angles_for_heads_of_another_width_are_refused(rotary: int) -> None:
+    """Eight heads of 4 or two of 16 have as many rows: what is made of a public text tells."""
+    sent: Arrays = {}
+    based(sent, rotary=rotary)
+    with pytest.raises(InputError, match=r"the public layers make of text 0 of 'public/tokens' what is .* away from"):
+        require_public(Transcript(sent))
+    sent.pop("public/activations")
+    require_public(Transcript(sent))  # without it nothing tells
+
+
+def test_texts_beyond_the_table_are_refused() -> None:
+    sent: Arrays = {}
+    based(sent, rotary=8)
+    sent["public/tokens"][0, 0] = 50
+    with pytest.raises(InputError, match=r"are not of rows of 'public/embedding' \[50, 32\]"):
+        require_public(Transcript(sent))
