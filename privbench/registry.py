@@ -53,6 +53,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "inversion/optimise": "privbench.attacks.inversion.optimise:Optimise",
         "inversion/noise-aware-token": "privbench.attacks.inversion.noise_aware_token:NoiseAwareToken",
         "inversion/searched-token": "privbench.attacks.inversion.searched_token:SearchedToken",
+        "inversion/relaxation": "privbench.attacks.inversion.relaxation:Relaxation",
         "inversion/rescaled-token": "privbench.attacks.inversion.affine_token:RescaledToken",
         "inversion/ridge": "privbench.attacks.inversion.ridge:Ridge",
         "inversion/sdar": "privbench.attacks.inversion.sdar:SimulatorDecoder",

@@ -43,11 +43,11 @@ class PublicTrunk:
     layers: nn.ModuleList
     rotary: nn.Module
 
-    def __call__(self, rows: Tensor, place: Tensor, visible: Tensor) -> Tensor:
+    def __call__(self, rows: Tensor, place: Tensor, visible: Tensor | None = None) -> Tensor:
         """Activations [B, L, d] of rows [B, L, d] at places int64 [B, L]; visible bool [B, L, L]: which key each query
-        looks at.
+        looks at, by default itself and those before it.
         """
-        angles, mask = self.rotary(rows, position_ids=place), visible[:, None]
+        angles, mask = self.rotary(rows, position_ids=place), None if visible is None else visible[:, None]
         for layer in self.layers:
             rows = layer(rows, attention_mask=mask, position_embeddings=angles, position_ids=place)
         return rows

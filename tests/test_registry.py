@@ -37,7 +37,7 @@ def test_families_select_their_members(registry: Registry) -> None:
     kinds = "answer-length", "gradient-match", "gradient-match-perturbed", "oracle-lr", "spectral"
     assert registry.select("attacks", ["label"]) == tuple(f"label/{kind}" for kind in kinds)
     names = "affine-token", "bisr", "fsha", "learned-token", "mlp", "nearest-token", "noise-aware-token", "optimise"
-    names += "rescaled-token", "ridge", "sdar", "searched-token", "sequence", "unsplit"
+    names += "relaxation", "rescaled-token", "ridge", "sdar", "searched-token", "sequence", "unsplit"
     assert registry.select("attacks", ["inversion"]) == tuple(f"inversion/{name}" for name in names)
     assert registry.select("attacks", ["all"]) == registry.names("attacks")
 

@@ -14,8 +14,8 @@ from privbench.attacks.inversion.networks import tensor_of
 from privbench.threads import one_torch_thread
 from privbench.trunks import PublicTrunk, trunk_of
 
-_AT_ONCE = 8
-"""Records that are tried at once."""
+AT_ONCE = 8
+"""Records that are run at once."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,24 @@ class Bottom:
         """Those that everybody knows; table [V, d]."""
         return cls(trunk_of(view.arrays, table.shape[1]), tensor_of(table))
 
+    def over(self, rows: Tensor) -> Tensor:
+        """Activations [B, L, d] of rows [B, L, d], each of which sees those before it and itself."""
+        return self.trunk(rows, torch.arange(rows.shape[1]).expand(len(rows), -1))
+
+    def made(self, tokens: Index) -> Floats:
+        """Activations [m, L, d] of records that hold these tokens [m, L], -1 where a record has no more."""
+        with one_torch_thread(), torch.inference_mode():
+            parts = torch.split(torch.from_numpy(tokens).clamp_min(0), AT_ONCE)
+            return np.concatenate([self.over(self.table[part]).numpy() for part in parts])
+
     def tried(self, tokens: Index, places: Index, candidates: Index) -> tuple[Floats, Floats]:
         """Activations [m, L, d] of records that hold these tokens [m, L], and [m, U, C, d] of candidates [m, U, C] at U
         places [m, U] of each, after its tokens before them.
         """
         made, at = [], []
         with one_torch_thread(), torch.inference_mode():
-            for start in range(0, len(tokens), _AT_ONCE):
-                part = slice(start, start + _AT_ONCE)
+            for start in range(0, len(tokens), AT_ONCE):
+                part = slice(start, start + AT_ONCE)
                 one, other = self._block(*(torch.from_numpy(item[part]) for item in (tokens, places, candidates)))
                 made.append(one.numpy())
                 at.append(other.numpy())

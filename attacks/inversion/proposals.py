@@ -47,10 +47,10 @@ class Proposer:
         return found
 
     def likeliest(self, vectors: Floats, count: int) -> tuple[Index, Floats]:
-        """Tokens int64 [n, count] of the largest scores, the largest first, and how little the first one leads [n]."""
-        found, doubt = [], []
+        """Tokens int64 [n, count] of the largest scores, the largest first, and these scores [n, count]."""
+        found, scores = [], []
         for part in torch.split(tensor_of(vectors), _AT_ONCE):
             best = torch.topk(part @ self._table.T, min(count, len(self._table)), dim=1)
             found.append(best.indices.numpy())
-            doubt.append((best.values[:, 1] - best.values[:, 0]).numpy())
-        return np.concatenate(found), np.concatenate(doubt)
+            scores.append(best.values.numpy())
+        return np.concatenate(found), np.concatenate(scores)

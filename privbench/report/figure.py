@@ -22,6 +22,7 @@ _ATTACKS = {
     "inversion/rescaled-token": ("#56B4E9", "v"),
     "inversion/noise-aware-token": ("#222222", "P"),
     "inversion/searched-token": ("#D55E00", "o"),
+    "inversion/relaxation": ("#009E73", "X"),
 }
 _BOUNDS = {
     "bound g-composed": ("-", "g-composed"),

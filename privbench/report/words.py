@@ -14,6 +14,7 @@ ATTACK_NAMES: Mapping[str, str] = {
     "inversion/bisr": "BiSR",
     "inversion/learned-token": "the learned inverter",
     "inversion/nearest-token": "the nearest-token attack",
+    "inversion/relaxation": "the relaxation behind public layers",
     "inversion/rescaled-token": "the rescaled-token attack",
     "inversion/noise-aware-token": "the noise-aware reader",
     "inversion/searched-token": "the search behind public layers",

@@ -18,7 +18,15 @@ from privbench.report.words import short_name
 # Okabe and Ito's palette: distinguishable with every common colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-LINES = ("nearest-token", "affine-token", "rescaled-token", "learned-token", "noise-aware-token", "searched-token")
+LINES = (
+    "nearest-token",
+    "affine-token",
+    "rescaled-token",
+    "learned-token",
+    "noise-aware-token",
+    "searched-token",
+    "relaxation",
+)
 """One line in every panel, by its place."""
 _NOISE = re.compile(r"noise=([\d.]+)")
 
