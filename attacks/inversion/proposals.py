@@ -13,6 +13,8 @@ from privbench.attacks.inversion.networks import follow, perceptron, tensor_of
 from privbench.threads import one_torch_thread
 
 _WIDTH, _STEPS, _BATCH, _RATE = 256, 1_000, 256, 3e-3
+_MOST_EPOCHS = 40
+"""Over few texts fewer steps are enough."""
 _NOISE = 0.3
 """Added while learning, in standard units: tuning moves the activations away from the public base's."""
 _AT_ONCE = 4096
@@ -33,7 +35,7 @@ class Proposer:
             self._model = perceptron(units.shape[1], _WIDTH, rows.shape[1], rng)
             step = torch.optim.Adam(self._model.parameters(), lr=_RATE, fused=True)
             noise = torch.Generator().manual_seed(int(rng.integers(2**62)))
-            for _ in range(_STEPS):
+            for _ in range(min(_STEPS, -(-_MOST_EPOCHS * len(units) // _BATCH))):
                 batch = torch.from_numpy(rng.integers(0, len(units), _BATCH))
                 moved = units[batch] + _NOISE * torch.randn((_BATCH, units.shape[1]), generator=noise)
                 follow(step, cross_entropy(self._model(moved) @ rows.T, answers[batch]))

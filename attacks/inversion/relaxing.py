@@ -10,10 +10,13 @@ from torch import Tensor
 
 from privbench.attack import Index
 from privbench.attacks.inversion.behind_layers import Goal
-from privbench.attacks.inversion.bottoms import AT_ONCE, Bottom
+from privbench.attacks.inversion.bottoms import Bottom
 from privbench.attacks.inversion.lookup import Floats, Sent
 from privbench.attacks.inversion.networks import follow, tensor_of
 from privbench.threads import one_torch_thread
+
+_MOST = 1 << 23
+"""Numbers of candidate rows that are mixed at once."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,9 @@ class Relaxing:
     def _stepped(self, z: Floats, likely: Index, goal: Goal, temps: list[float]) -> Floats:
         """Z [n, C] after a step at each temperature, a block of records at a time: they do not see each other."""
         found, numbered, gram = np.empty_like(z), self.sent.numbered, tensor_of(goal.gram)
+        count = max(_MOST // (numbered.shape[1] * z.shape[1] * len(gram)), 1)
         with one_torch_thread():
-            for block in np.split(numbered, range(AT_ONCE, len(numbered), AT_ONCE)):
+            for block in np.split(numbered, range(count, len(numbered), count)):
                 rows = block[block >= 0]
                 descent = _Descent(
                     bottom=self.bottom,

@@ -72,7 +72,7 @@ def test_a_curious_server_reads_what_was_put_in(registry: Registry, tmp_path: Pa
     assert one is not None
     assert two is not None
     assert 0.5 < one < two  # noise of 1.5 times the table's scale, averaged over two releases
-    others = [item for item in found.findings if not item.attack.endswith("-token")]
+    others = [item for item in found.findings if not item.attack.endswith(("-token", "/relaxation"))]
     assert {str(item.verdict) for item in others} == {"NOT_APPLICABLE"}
     assert {item.reason for item in others} == {
         "needs the channel gradients, which curious server does not see",
