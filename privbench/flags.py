@@ -135,6 +135,13 @@ _ALL = (
         "do not quote this utility as the price of the privacy",
     ),
     Flag(
+        "MEMBERS_NOT_TRAINED_ON",
+        "a respondent whom a coin put in was in no update that the server took, because its client was not drawn, "
+        "dropped out or was refused",
+        "it counts as a member all the same: what membership attacks reach is lower than with everybody in",
+        "use more rounds (--set reference_rounds=N), a larger fraction, or fewer dropouts",
+    ),
+    Flag(
         "ALIGNMENT_NOT_PRIVATE",
         "the sites' records were joined by their ids in the clear",
         "this audit does not cover what the alignment itself reveals",

@@ -18,7 +18,7 @@ from privbench.tensors import DTYPES, Array, Blocks, blocks_of, is_float
 
 Kind = Literal["transcript", "oracle", "secrets"]
 
-_FLOATS, _COINS, _LABELS = ("F32", "F16", "BF16"), ("U8",), ("I64",)
+_FLOATS, _COINS, _LABELS, _EXACT = ("F32", "F16", "BF16"), ("U8",), ("I64",), ("F64",)
 KNOWN_INDEX = "auxiliary/index"
 """The array that says which records a party knows by right."""
 _LONGEST_NAME = 120
@@ -60,7 +60,12 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("received/mask", _COINS, ("M received", "L received")),
         Rule("asked/activations", _FLOATS, ("N", "L asked", "d cut")),
         Rule("asked/mask", _COINS, ("N", "L asked")),
-        Rule("updates/CLIENT/PARAM", _FLOATS, ("T updates", "...")),
+        Rule("asked/squares", _EXACT, ("R updates", "N")),
+        Rule("asked/products/CLIENT", _EXACT, ("R updates", "N")),
+        Rule("updates/CLIENT", _FLOATS, ("R updates", "P updates")),
+        Rule("updates/CLIENT/mask", _COINS, ("R updates",)),
+        Rule("updates/CLIENT/squares", _EXACT, ("R updates",)),
+        Rule("public/global", _FLOATS, ("P updates",)),
         Rule("public/tokens", _LABELS, ("A public", "L public")),
         Rule("public/activations", _FLOATS, ("A public", "L public", "d public")),
         Rule("public/vocabulary", _COINS, ("V public", "W public")),

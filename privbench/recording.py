@@ -21,6 +21,7 @@ from privbench.errors import InputError
 from privbench.layout import Kind, check_arrays
 from privbench.mechanism import Claim, Mechanism
 from privbench.tensors import Array, Blocks, Stored, TensorWriter, is_float, read_file
+from privbench.updates import UPDATE_KEYS, require_updates
 
 SMALLEST, LARGEST = 1e-12, 1e12
 """Clips and sigmas outside are none, or lie outside the arithmetic of 32-bit releases."""
@@ -113,11 +114,11 @@ class Transcript(Recording):
     release is sent apart, gradients/SITE/TASK.
 
     Metadata: "mechanisms" and "claims", lists of JSON objects; "features" per site; of token inputs "questions" per
-    party. All optional.
+    party; of updates "parameters", "samples" and "missed" (`updates.require_updates`). All optional.
     """
 
     kind: ClassVar[Kind] = "transcript"
-    keys: ClassVar[tuple[str, ...]] = ("mechanisms", "claims", "features", "questions")
+    keys: ClassVar[tuple[str, ...]] = ("mechanisms", "claims", "features", "questions", *UPDATE_KEYS)
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
@@ -140,6 +141,7 @@ class Transcript(Recording):
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
         self._check_streams(where)
+        require_updates(self.arrays, self.metadata, where)
         described = [(mechanism.channel, mechanism.party) for mechanism in mechanisms]
         for channel, party in {item for item in described if described.count(item) > 1}:
             raise InputError(f"{where}: two mechanisms are described for {channel} and party '{party}'; keep one.")

@@ -38,6 +38,7 @@ BASES: Mapping[Group, str] = {
 
 BUILT_IN: Mapping[Group, Mapping[str, str]] = {
     "targets": {
+        "fedavg": "privbench.targets.fedavg.target:FedAvg",
         "gaussian": "privbench.targets.gaussian.target:GaussianTarget",
         "prism": "privbench.targets.prism.target:Prism",
         "recorded": "privbench.targets.recorded.target:Recorded",
@@ -74,6 +75,8 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "membership/one-run": "privbench.attacks.membership.one_run:OneRun",
         "membership/rmia": "privbench.attacks.membership.rmia:Rmia",
         "membership/trajectory": "privbench.attacks.membership.trajectory:Trajectory",
+        "membership/update-cosine": "privbench.attacks.membership.update_cosine:UpdateCosine",
+        "membership/update-difference": "privbench.attacks.membership.update_difference:UpdateDifference",
     },
     "defenses": {
         "none": "privbench.defenses.none:NoDefense",

@@ -123,6 +123,8 @@ class ThreatModel:
         """Whoever receives gradients is after labels: it is told coins, and not who was trained on."""
         if item is Knowledge.HINTS and Channel.GRADIENTS in self.channels:
             return _KNOWN[item]
+        if item is Knowledge.CANDIDATES and Channel.UPDATES in self.channels:
+            return _CANDIDATES_OF_UPDATES
         return _KNOWN_BY.get((self.party, item), _KNOWN[item])
 
 
@@ -169,6 +171,25 @@ def server_below_labels() -> ThreatModel:
 def server_with_candidates() -> ThreatModel:
     """The same server where it also holds records, and wants to know which of them a client sent."""
     server = curious_server()
+    return replace(server, knowledge=server.knowledge | {Knowledge.CANDIDATES})
+
+
+def server_with_updates() -> ThreatModel:
+    """A server of federated averaging that keeps what it hands out and the updates that come back; it knows the public
+    base model.
+    """
+    return ThreatModel(
+        Party.SERVER,
+        "",
+        Behaviour.CURIOUS,
+        frozenset({Channel.UPDATES}),
+        frozenset({Knowledge.BASE}),
+    )
+
+
+def server_with_updates_and_candidates() -> ThreatModel:
+    """The same server where it also holds records, and wants to know which of them a client trained on."""
+    server = server_with_updates()
     return replace(server, knowledge=server.knowledge | {Knowledge.CANDIDATES})
 
 
@@ -227,7 +248,7 @@ def auditor_of(site: ThreatModel) -> ThreatModel:
 _SEEN = {
     Channel.ACTIVATIONS: "the cut-layer activations",
     Channel.GRADIENTS: "the cut-layer gradients sent back to it",
-    Channel.UPDATES: "the model updates",
+    Channel.UPDATES: "the trained state of every round and the update that each client sends",
     Channel.OUTPUTS: "the trained model's outputs and the true labels of all records that it asks about",
     Channel.CHECKPOINTS: "what the model made of them at several times of the training",
     Channel.LABELS: "the labels that are trained on",
@@ -250,6 +271,7 @@ _KNOWN = {
     Knowledge.BASE: "the public base model and its tokenizer",
     Knowledge.CANDIDATES: "all that stands in the records of which it asks whether a client sent them",
 }
+_CANDIDATES_OF_UPDATES = "all that stands in the records of which it asks whether a client trained on them"
 _TRAINED_ON = "which of some records, never scored, were trained on"
 _KNOWN_BY = {
     (Party.SERVER, Knowledge.MODEL): "the weights of the sites' trained encoders",

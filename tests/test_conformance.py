@@ -71,9 +71,9 @@ def caught(results: Sequence[Result], check: str) -> bool:
 
 def test_the_checks_ran_on_what_is_registered() -> None:
     assert (len(ATTACKS), len(INVERSIONS), len(BOUNDS), len(DEFENSES), len(CUT_DEFENSES)) == (5, 8, 7, 2, 4)
-    # A recording is checked as files: tests/targets/test_recorded.py. The split LLaMA tosses no coins that the checks
-    # could count: tests/targets has its own.
-    assert set(TARGETS) | {"recorded", "split-llama"} == set(REGISTRY.names("targets"))
+    # A recording is checked as files: tests/targets/test_recorded.py. The LLaMAs toss no coins that the checks could
+    # count: tests/targets has their own.
+    assert set(TARGETS) | {"fedavg", "recorded", "split-llama"} == set(REGISTRY.names("targets"))
     assert [len(checks) for checks in (ATTACK_CHECKS, BOUND_CHECKS, DEFENSE_CHECKS, TARGET_CHECKS)] == [16, 11, 9, 10]
     assert (len(INVERSION_CHECKS), len(CUT_DEFENSE_CHECKS)) == (11, 11)
 

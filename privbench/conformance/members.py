@@ -25,9 +25,9 @@ from privbench.threat import Channel, Knowledge, ThreatModel, server_with_patien
 Make = Callable[[], MembershipAttack]
 Arrays = dict[str, npt.NDArray[Any]]
 
-TASK, SITE = "ill", "A"
+TASK, SITE, CLIENTS = "ill", "A", ("client-1", "client-2")
 RECORDS, POPULATION, HINTS, REFERENCES = 600, 200, 100, 16
-CHECKPOINTS, WIDTH, LENGTH, FEW = 3, 8, 3, 4
+CHECKPOINTS, WIDTH, LENGTH, PARAMETERS, FEW = 3, 8, 3, 200, 4
 """FEW: the stand's first so many references are halves of their own, as are the next."""
 
 
@@ -106,6 +106,7 @@ def member_stand(
         f"checkpoints/outputs/{TASK}": logits(trained),
         **_cut(rng, trained, gain),
         **_sequences(rng.spawn(1)[0], coins, gain),
+        **_updates(rng.spawn(1)[0], coins, gain),
     }
     if population:
         arrays["outputs/population"] = (np.arange(n) >= records).astype(np.uint8)
@@ -139,6 +140,27 @@ def _sequences(rng: np.random.Generator, coins: npt.NDArray[np.uint8], gain: flo
         "received/activations": received.astype(np.float32),
         "received/mask": np.ones(received.shape[:2], np.uint8),
     }
+
+
+def _updates(rng: np.random.Generator, coins: npt.NDArray[np.uint8], gain: float) -> Arrays:
+    """Two clients' updates, of whom the second sends in the first round alone: downhill the gradients of the members
+    that it holds, `gain` times, and noise as large as their sum.
+    """
+    rounds, size = CHECKPOINTS, PARAMETERS
+    gradients = rng.standard_normal((rounds, len(coins), size))
+    arrays: Arrays = {"asked/squares": (gradients**2).sum(axis=2)}
+    holder = rng.integers(0, len(CLIENTS), len(coins))
+    for number, client in enumerate(CLIENTS):
+        held = coins * (holder == number)
+        mask = np.ones(rounds, np.uint8) if number == 0 else (np.arange(rounds) == 0).astype(np.uint8)
+        noise = rng.standard_normal((rounds, size)) * np.sqrt(held.sum())
+        update = mask[:, None] * (noise - gain * np.einsum("n,rnd->rd", held, gradients))
+        arrays |= {
+            f"asked/products/{client}": np.einsum("rd,rnd->rn", update, gradients),
+            f"updates/{client}/squares": (update**2).sum(axis=1),
+            f"updates/{client}/mask": mask,
+        }
+    return arrays
 
 
 def check_membership(make: Make, expected: Mapping[str, str] | None = None) -> tuple[Result, ...]:
@@ -186,11 +208,13 @@ def _equivariant(make: Make) -> str | None:
     rows, asked = rng.permutation(len(here.coins)), rng.permutation(len(view.candidates))
     place = np.argsort(rows)
     turned: dict[str, Blocks] = {
-        name: np.take(np.asarray(array), rows, axis=0 if name.startswith(("outputs/", "asked/")) else 1)
+        name: np.take(np.asarray(array), rows, axis=array.shape.index(len(rows)))
         for name, array in view.arrays.items()
-        if not name.startswith("received/")  # in an order of its own, which is turned, too
+        if len(rows) in array.shape
     }
+    # In an order of its own, which is turned, too.
     turned |= {name: np.asarray(array)[::-1] for name, array in view.arrays.items() if name.startswith("received/")}
+    turned |= {name: array for name, array in view.arrays.items() if name not in turned}
     hints = Hints(place[view.hints.index], view.hints.secrets)
     plain = _score(make(), view)[asked]
     moved = _score(make(), replace(view, arrays=turned, candidates=place[view.candidates[asked]], hints=hints))

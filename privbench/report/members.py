@@ -18,6 +18,8 @@ NAMES: Mapping[str, str] = {
     "membership/one-run": "the one-run audit",
     "membership/rmia": "RMIA",
     "membership/trajectory": "the loss trajectory",
+    "membership/update-cosine": "the cosine with updates",
+    "membership/update-difference": "the difference of updates",
 }
 METRICS = ("auc", "tpr@0.01", "eps")
 
@@ -58,4 +60,6 @@ def note(audit: Audit, records: str) -> str | None:
 def _length(audit: Audit) -> str:
     """How long that run is, where it is shorter than the audited one."""
     tuning = audit.manifest["config"]["resolved"].get("tuning", {})
-    return f", of {tuning['reference_steps']:,} steps or one pass," if "reference_steps" in tuning else ""
+    named = (("reference_steps", "steps"), ("reference_rounds", "rounds"))
+    said = [f", of {tuning[key]:,} {unit} or one pass," for key, unit in named if key in tuning]
+    return said[0] if said else ""

@@ -28,11 +28,13 @@ def setting(audit: Audit) -> str:
 
 
 def _system(resolved: Mapping[str, Any]) -> Iterator[str]:
-    """Which model, cut where, with the labels at whom."""
+    """Which model, cut where, with the labels at whom; or averaged how often."""
     tuning = resolved.get("tuning")
     if "model" in resolved:
         yield f"model {resolved['model']}"
-    if isinstance(tuning, Mapping):
+    if isinstance(tuning, Mapping) and "rounds" in tuning:
+        yield f"{tuning['rounds']} rounds of {tuning['local_steps']} steps at each of {tuning['clients']} clients"
+    elif isinstance(tuning, Mapping):
         yield f"{tuning['k']} layers at the client, labels at the {tuning['labels']}"
     if "model" in resolved and resolved["defense"] != "none":
         yield f"defence {resolved['defense']}"

@@ -21,7 +21,8 @@ def require_given(transcript: Transcript, secrets: Secrets) -> None:
         _require_rows(transcript, secrets, party)
         _require_slots(transcript, secrets, party)
     for name, array in transcript.arrays.items():
-        kind, axis = name.split("/")[0], 0 if name.startswith(("outputs/", "asked/")) else 1
+        kind = name.split("/")[0]
+        axis = 0 if name.startswith(("outputs/", "asked/activations", "asked/mask")) else 1
         asked = {"outputs": MEMBER, "asked": MEMBER, "checkpoints": MEMBER, "reference": MEMBER}
         of = asked.get(kind, f"inputs/{name.partition('/')[2]}" if kind == "activations" else "")
         ours = secrets.arrays.get(of)

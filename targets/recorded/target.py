@@ -39,6 +39,7 @@ from privbench.threat import (
     server_with_candidates,
     server_with_encoder,
     server_with_patients,
+    server_with_updates_and_candidates,
 )
 
 SMALLEST = 16
@@ -82,7 +83,14 @@ class Recorded(Target):
         name="recorded",
         summary="a recording from anywhere: --transcript, --secrets and --oracle where there is one",
         paper="none: the format is docs/recordings.md",
-        channels=(Channel.GRADIENTS, Channel.ACTIVATIONS, Channel.OUTPUTS, Channel.CHECKPOINTS, Channel.AUXILIARY),
+        channels=(
+            Channel.GRADIENTS,
+            Channel.ACTIVATIONS,
+            Channel.UPDATES,
+            Channel.OUTPUTS,
+            Channel.CHECKPOINTS,
+            Channel.AUXILIARY,
+        ),
         parties=("the sites of the recording", "server"),
         cost="seconds; memory of one release at a time",
     )
@@ -133,6 +141,8 @@ class Recorded(Target):
             found.append(curious_outsider())
         if secrets.asks_membership and "asked/activations" in config.transcript.arrays:
             found.append(server_with_candidates())
+        if secrets.asks_membership and "asked/squares" in config.transcript.arrays:
+            found.append(server_with_updates_and_candidates())
         if secrets.asks_membership or secrets.measured:
             found.append(server_with_patients())
         held = {name.split("/")[0] for name in config.transcript.arrays}

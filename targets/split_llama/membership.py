@@ -11,8 +11,8 @@ kind, and eight of them with as many steps would take most of an audit's time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,9 @@ from privbench.target import MEMBERS, Progress, TargetRun
 from privbench.targets.split_llama.answering import likelihoods
 from privbench.targets.split_llama.coins import OUTCOME
 from privbench.targets.split_llama.config import SplitLlamaConfig, Tuning
-from privbench.targets.split_llama.halves import Exchange
+from privbench.targets.split_llama.halves import Client, Exchange, Server
 from privbench.targets.split_llama.public import PublicText
+from privbench.targets.split_llama.recipe import LlamaConfig
 from privbench.targets.split_llama.running import Material
 from privbench.targets.split_llama.system import System
 from privbench.targets.split_llama.tape import sequences
@@ -55,44 +56,127 @@ def run_membership(config: SplitLlamaConfig, rng: np.random.Generator, report: P
     holds no answer of anybody.
     """
     tuning = config.tuning
-    data_rng, coin_rng, run_rng = rng.spawn(3)
     report("reading the survey", 0.0)
-    pool = Material.load(replace(config, tuning=replace(tuning, train=2 * tuning.train)), data_rng)
-    which = row_of(config.role)
-    included = inclusions(coin_rng, tuning.references, len(pool.train))[which]
-    require_enough(included)
-    own_rng = run_rng.spawn(which + 1)[which]
-    rows = np.flatnonzero(included)
-    recipe = _recipe(tuning, np.bincount(pool.holder[rows], minlength=tuning.clients).tolist())
-    train = [pool.train[int(row)] for row in rows]
-    system = System.build(pool.base.model, train, pool.holder[rows], recipe, own_rng, config.defense)
+    game = Game.draw(config, rng)
+    recipe = replace(tuning, steps=max(tuning.reference_steps, tuning.one_pass(game.held(tuning.clients))))
+    system = System.build(game.pool.base.model, game.train, game.holder, recipe, game.rng, config.defense)
     received = Received(tuning.record_as)
     losses = tune(
-        system.clients, system.server, system.shards, recipe, own_rng,
+        system.clients, system.server, system.shards, recipe, game.rng,
         taken=received.take if config.role == MEMBERS else _unheard, end_pass=received.end_pass, report=report,
     )  # fmt: skip
-    asked = (*pool.train, *pool.test[: tuning.population])
-    arrays: Arrays = {
-        f"outputs/{OUTCOME}": likelihoods(
-            system.clients[0], system.server, [item.prompt for item in asked], pool.options, pool.encoder,
-            partial(report, "asking about the pool"),
-        ),
-        "outputs/population": (np.arange(len(asked)) >= len(included)).astype(np.uint8),
-    }  # fmt: skip
-    secrets: Arrays = {MEMBER: np.concatenate([included, np.zeros(len(asked) - len(included), np.uint8)])}
+    arrays = game.outputs(system.clients[0], system.server, report)
     if config.role == MEMBERS:
-        arrays[f"outputs/{OUTCOME}/labels"] = _answers(pool, len(asked))
-        width = pool.table.shape[1]
+        width = game.pool.table.shape[1]
+        arrays |= game.answers
         arrays |= _padded("received", received.rows, [len(row) for row in received.rows], width, tuning.record_as)
-        arrays |= _asked(pool, asked, tuning)
-        secrets |= {
-            f"canary/{MEMBER}": 1 - arrays["outputs/population"],
-            f"labels/{OUTCOME}": arrays[f"outputs/{OUTCOME}/labels"],
-            f"inputs/{PARTY}/codes": _codes(pool, len(asked)),
+        arrays |= _asked(game.pool, game.asked, tuning)
+    secrets = game.secrets(told=config.role == MEMBERS)
+    return game.run(arrays, secrets, {"loss": losses})
+
+
+@dataclass(frozen=True)
+class Game:
+    """Who is asked about and who of them a run trains on, drawn for a role of an audit.
+
+    included uint8 [2 train]: 1 where a coin put one of the pool in. rng: what the run itself draws from.
+    """
+
+    pool: Material
+    included: npt.NDArray[np.uint8]
+    population: int
+    rng: np.random.Generator
+
+    @classmethod
+    def draw(cls, config: LlamaConfig, rng: np.random.Generator) -> Game:
+        """The pool is the same for every role of a seed, its coins and halves are too; `rng` is the role's own."""
+        tuning = config.tuning
+        data_rng, coin_rng, run_rng = rng.spawn(3)
+        pool = Material.load(replace(config, tuning=replace(tuning, train=2 * tuning.train)), data_rng)
+        which = row_of(config.role)
+        included = inclusions(coin_rng, tuning.references, len(pool.train))[which]
+        require_enough(included)
+        return cls(pool, included, tuning.population, run_rng.spawn(which + 1)[which])
+
+    @property
+    def train(self) -> tuple[Encoded, ...]:
+        """Who is trained on."""
+        return tuple(self.pool.train[int(row)] for row in np.flatnonzero(self.included))
+
+    @property
+    def holder(self) -> npt.NDArray[np.int64]:
+        """Which client holds each of `train`."""
+        return self.pool.holder[np.flatnonzero(self.included)]
+
+    def held(self, clients: int) -> list[int]:
+        """How many of `train` each client holds; `InputError` where one holds nobody."""
+        counts: list[int] = np.bincount(self.holder, minlength=clients).tolist()
+        if not min(counts):
+            raise InputError(
+                f"membership: no coin put a respondent of client {int(np.argmin(counts)) + 1} of {len(counts)} into "
+                "the training; use more respondents (--set train=N), fewer clients, or leave it out "
+                "(--set members=no)."
+            )
+        return counts
+
+    @property
+    def asked(self) -> tuple[Encoded, ...]:
+        """The pool and the population, in the order of the record."""
+        return (*self.pool.train, *self.pool.test[: self.population])
+
+    def outputs(self, client: Client, server: Server, report: Progress) -> Arrays:
+        """What tuned halves say to all of them: the log-likelihood of each whole answer [N, K]."""
+        prompts = [item.prompt for item in self.asked]
+        said = likelihoods(
+            client, server, prompts, self.pool.options, self.pool.encoder, partial(report, "asking about the pool")
+        )
+        return {f"outputs/{OUTCOME}": said, "outputs/population": 1 - self._tossed}
+
+    @property
+    def answers(self) -> Arrays:
+        """The outcome's true answer of each of them, by its place among the options [N]."""
+        told = self._told[self.pool.people.outcome.question.column]
+        return {f"outputs/{OUTCOME}/labels": self.pool.numbers(told)}
+
+    def secrets(self, *, told: bool) -> Arrays:
+        """Who was trained on; with all that they said where it is told, which no reference holds."""
+        members: Arrays = {MEMBER: np.concatenate([self.included, np.zeros(self._beyond, np.uint8)])}
+        if not told:
+            return members
+        people = self.pool.people
+        return members | {
+            f"canary/{MEMBER}": self._tossed,
+            f"labels/{OUTCOME}": self.answers[f"outputs/{OUTCOME}/labels"],
+            f"inputs/{PARTY}/codes": codes(self._told, people.splits.train.inputs(people.outcome)),
         }
-    return TargetRun(
-        Transcript(arrays), None, Secrets(secrets), (), {"loss": losses}, pool.people.fingerprint, notes=pool.notes
-    )
+
+    def run(
+        self, arrays: Arrays, secrets: Arrays, diagnostics: Mapping[str, tuple[float, ...]],
+        metadata: Mapping[str, Any] | None = None, notes: tuple[str, ...] = (), flags: tuple[str, ...] = (),
+    ) -> TargetRun:  # fmt: skip
+        """What outlives the run."""
+        pool = self.pool
+        return TargetRun(
+            Transcript(arrays, metadata or {}), None, Secrets(secrets), (), diagnostics, pool.people.fingerprint,
+            flags, (*pool.notes, *notes),
+        )  # fmt: skip
+
+    @property
+    def _beyond(self) -> int:
+        """How many of those asked about are of the population."""
+        return len(self.asked) - len(self.included)
+
+    @property
+    def _tossed(self) -> npt.NDArray[np.uint8]:
+        """1 for the pool, 0 for the population."""
+        return (np.arange(len(self.asked)) < len(self.included)).astype(np.uint8)
+
+    @property
+    def _told(self) -> pd.DataFrame:
+        """Every answer of the pool and the population."""
+        splits = self.pool.people.splits
+        whole = pd.concat([splits.train.answers.iloc[self.pool.order], splits.test.answers], ignore_index=True)
+        return whole.iloc[: len(self.asked)]
 
 
 class Received:
@@ -126,35 +210,6 @@ def codes(told: pd.DataFrame, questions: Sequence[Question]) -> npt.NDArray[np.i
         place = {answer: number for number, answer in enumerate(scale)}
         columns.append([place.get(answer, -1) for answer in said])
     return np.array(columns, np.int64).T
-
-
-def _recipe(tuning: Tuning, held: Sequence[int]) -> Tuning:
-    """The tuning of these runs: as many steps as are asked for, and in any case everybody is sent once, or who is in
-    would not have been trained on.
-    """
-    if not min(held):
-        raise InputError(
-            f"membership: no coin put a respondent of client {int(np.argmin(held)) + 1} of {len(held)} into the "
-            "training; use more respondents (--set train=N), fewer clients, or leave it out (--set members=no)."
-        )
-    return replace(tuning, steps=max(tuning.reference_steps, tuning.one_pass(held)))
-
-
-def _told(pool: Material, asked: int) -> pd.DataFrame:
-    """Every answer of the pool and the population, in the order of the record."""
-    splits = pool.people.splits
-    return pd.concat([splits.train.answers.iloc[pool.order], splits.test.answers], ignore_index=True).iloc[:asked]
-
-
-def _answers(pool: Material, asked: int) -> npt.NDArray[np.int64]:
-    """The outcome's answer of each of them, by its place among the options [N]."""
-    return pool.numbers(_told(pool, asked)[pool.people.outcome.question.column])
-
-
-def _codes(pool: Material, asked: int) -> npt.NDArray[np.int64]:
-    """The answers that a sample holds, for the blind classifier [N, Q]."""
-    people = pool.people
-    return codes(_told(pool, asked), people.splits.train.inputs(people.outcome))
 
 
 def _asked(pool: Material, asked: Sequence[Encoded], tuning: Tuning) -> Arrays:

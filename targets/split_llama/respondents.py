@@ -18,7 +18,7 @@ from privbench.data.surveys.splits import SurveySplits, split
 from privbench.data.surveys.survey import Survey
 from privbench.data.surveys.synthetic import synthetic
 from privbench.errors import InputError
-from privbench.targets.split_llama.config import Tuning
+from privbench.targets.split_llama.recipe import Recipe
 
 SPARE = 1.5
 """Invented respondents for each one that is used: some are duplicates, or near ones."""
@@ -37,7 +37,7 @@ class Respondents:
         return self.splits.outcome
 
 
-def load(data: str, tuning: Tuning, rng: np.random.Generator) -> Respondents:
+def load(data: str, tuning: Recipe, rng: np.random.Generator) -> Respondents:
     """Read or invent the survey and split it. `InputError` for whatever a user can mend."""
     survey = _survey(data, tuning, rng)
     outcome = survey.schema.outcome(tuning.outcome or None)
@@ -84,7 +84,7 @@ def fingerprint(splits: SurveySplits) -> str:
     return digest.hexdigest()
 
 
-def _survey(data: str, tuning: Tuning, rng: np.random.Generator) -> Survey:
+def _survey(data: str, tuning: Recipe, rng: np.random.Generator) -> Survey:
     if not invented(data):
         return read_survey(data)
     name = data.partition(":")[2]
@@ -92,7 +92,7 @@ def _survey(data: str, tuning: Tuning, rng: np.random.Generator) -> Survey:
     return synthetic(rng, count, survey=name) if name else synthetic(rng, count)
 
 
-def _leaking(found: Sequence[Leak], tuning: Tuning) -> Iterator[str]:
+def _leaking(found: Sequence[Leak], tuning: Recipe) -> Iterator[str]:
     """Each column once, with the first reason that was found."""
     reasons: dict[str, str] = {}
     for leak in found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,15 +16,17 @@ from privbench.data.surveys import tabular
 from privbench.data.surveys.samples import Sample, samples
 from privbench.recording import Secrets
 from privbench.seeds import stream
-from privbench.target import Progress, TargetRun
+from privbench.target import Progress, TargetRun, Utility
 from privbench.targets.split_llama import models, respondents
 from privbench.targets.split_llama.answering import answer, utilities
 from privbench.targets.split_llama.coins import OUTCOME, Coins
 from privbench.targets.split_llama.config import SplitLlamaConfig
+from privbench.targets.split_llama.halves import Client, Server
 from privbench.targets.split_llama.models import Base
 from privbench.targets.split_llama.prior import foretold
 from privbench.targets.split_llama.prompting import prompted
 from privbench.targets.split_llama.public import PublicText, invented_texts
+from privbench.targets.split_llama.recipe import LlamaConfig
 from privbench.targets.split_llama.respondents import Respondents
 from privbench.targets.split_llama.system import WATCHED, System
 from privbench.targets.split_llama.tape import Tape
@@ -59,7 +61,7 @@ class Material:
     test: tuple[Encoded, ...]
 
     @classmethod
-    def load(cls, config: SplitLlamaConfig, rng: np.random.Generator) -> Material:
+    def load(cls, config: LlamaConfig, rng: np.random.Generator) -> Material:
         """Read or invent the survey, split it, and turn it into tokens; `InputError` for what a user can mend."""
         people = respondents.load(config.data, config.tuning, rng)
         base = models.load(config.model)
@@ -115,8 +117,7 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
     tuning = config.tuning
     report("reading the survey", 0.0)
     material = Material.load(config, rng)
-    outcome, splits, encoder = material.people.outcome, material.people.splits, material.encoder
-    model = material.base.model
+    encoder, model = material.encoder, material.base.model
     coins = _coins(config, material) if config.coined else None
     tossed = coins if config.role == "audited" else None
     clean = coins is not None and tossed is None
@@ -126,17 +127,9 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
     compared = tuned and tossed is None
     untold: tuple[str, ...] = ()
     losses: tuple[float, ...] = ()
-    others: dict[str, Sequence[str]] = {}
+    others: Mapping[str, Sequence[str]] = {}
     if compared:
-        others["logistic regression"] = tabular.logistic_regression(splits)
-        if tuning.tabular == "yes":
-            report("FT-Transformer", 0.0)
-            others["FT-Transformer"] = tabular.ft_transformer(splits, config.seed)
-        if tuning.prompting == "yes":
-            said_untuned, untold = prompted(
-                model, encoder, material.options, material.train, material.test, tuning.shots, rng, report
-            )
-            others |= said_untuned
+        others, untold = other_methods(config, material, rng, report)
     watched = system.shards[WATCHED].samples[: 1 if clean else tuning.record or None]
     public = None
     if tuning.public and not clean:
@@ -165,20 +158,44 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
         secrets = Secrets({**secrets.arrays, **material.natural(coins.rows[:1])})
     if not compared:
         return TargetRun(transcript, None, secrets, (), {"loss": losses} if tuned else {}, fingerprint, notes=notes)
+    utility = answered(system.clients[0], system.server, material, others, rng, report)
+    return TargetRun(transcript, None, secrets, utility, {"loss": losses}, fingerprint, notes=notes)
+
+
+def other_methods(
+    config: LlamaConfig, material: Material, rng: np.random.Generator, report: Progress
+) -> tuple[dict[str, Sequence[str]], tuple[str, ...]]:
+    """What simpler methods answer the test respondents' questions, by name, and what to say where one cannot."""
+    tuning, splits = config.tuning, material.people.splits
+    others: dict[str, Sequence[str]] = {"logistic regression": tabular.logistic_regression(splits)}
+    if tuning.tabular == "yes":
+        report("FT-Transformer", 0.0)
+        others["FT-Transformer"] = tabular.ft_transformer(splits, config.seed)
+    if tuning.prompting == "no":
+        return others, ()
+    said, untold = prompted(
+        material.base.model, material.encoder, material.options, material.train, material.test, tuning.shots, rng,
+        report,
+    )  # fmt: skip
+    return others | said, untold
+
+
+def answered(
+    client: Client,
+    server: Server,
+    material: Material,
+    others: Mapping[str, Sequence[str]],
+    rng: np.random.Generator,
+    report: Progress,
+) -> tuple[Utility, ...]:
+    """How right the tuned halves are about the test respondents, beside `others`."""
+    people = material.people
     said = answer(
-        system.clients[0], system.server, [item.prompt for item in material.test], material.options, encoder,
+        client, server, [item.prompt for item in material.test], material.options, material.encoder,
         partial(report, "answering the test respondents"),
     )  # fmt: skip
-    truth = splits.test.answers[outcome.question.column].tolist()
-    return TargetRun(
-        transcript,
-        None,
-        secrets,
-        utilities(outcome, truth, said, tabular.majority(splits), others, rng),
-        {"loss": losses},
-        fingerprint,
-        notes=notes,
-    )
+    truth = people.splits.test.answers[people.outcome.question.column].tolist()
+    return utilities(people.outcome, truth, said, tabular.majority(people.splits), others, rng)
 
 
 def _coins(config: SplitLlamaConfig, material: Material) -> Coins:

@@ -14,7 +14,8 @@ from privbench.defenses.base import CutDefense
 from privbench.defenses.cut import Guard
 from privbench.targets.split_llama.adapters import clone
 from privbench.targets.split_llama.config import Tuning
-from privbench.targets.split_llama.halves import Client, Exchange, Server, split
+from privbench.targets.split_llama.halves import Client, Exchange, Placement, Server, split
+from privbench.targets.split_llama.recipe import Recipe
 from privbench.targets.split_llama.tape import Tape
 from privbench.targets.split_llama.tokens import Encoded
 from privbench.targets.split_llama.tune import Shard, batch_of, tune, whole_passes
@@ -51,20 +52,9 @@ class System:
 
         Raises `InputError` when the cut is too deep, or the watched client makes not one whole pass.
         """
-        shards = tuple(
-            Shard(tuple(train[int(i)] for i in np.flatnonzero(holder == number))) for number in range(tuning.clients)
-        )
+        shards = shards_of(train, holder, tuning.clients)
         passes = whole_passes(tuning, WATCHED, len(shards[WATCHED].samples)) if tuning.tuned == "yes" else 1
-        client, server = split(
-            model,
-            torch.Generator().manual_seed(int(rng.integers(2**63))),
-            k=tuning.k,
-            placement=tuning.placement,
-            bottleneck=tuning.bottleneck,
-            rank=tuning.rank,
-            alpha=tuning.alpha,
-            train_head=tuning.train_head == "yes",
-        )
+        client, server = untuned(model, tuning, rng, k=tuning.k, placement=tuning.placement)
         others = tuning.clients - 1 if tuning.schedule == "parallel" else 0
         clients = (client, *(clone(client) for _ in range(others)))
         table = model.model.embed_tokens.weight.detach()
@@ -102,3 +92,24 @@ class System:
         return tune(
             self.clients, self.server, self.shards, self.tuning, rng, taken=taken, end_pass=end_pass, report=report
         )
+
+
+def shards_of(train: Sequence[Encoded], holder: npt.NDArray[np.int64], clients: int) -> tuple[Shard, ...]:
+    """Each client's respondents, by which client holds each, [train]."""
+    return tuple(Shard(tuple(train[int(i)] for i in np.flatnonzero(holder == number))) for number in range(clients))
+
+
+def untuned(
+    model: LlamaForCausalLM, recipe: Recipe, rng: np.random.Generator, *, k: int = 0, placement: Placement = "server"
+) -> tuple[Client, Server]:
+    """Both halves of the base with adapters drawn by `rng`, which gives one number: the same for every cut."""
+    return split(
+        model,
+        torch.Generator().manual_seed(int(rng.integers(2**63))),
+        k=k,
+        placement=placement,
+        bottleneck=recipe.bottleneck,
+        rank=recipe.rank,
+        alpha=recipe.alpha,
+        train_head=recipe.train_head == "yes",
+    )

@@ -14,7 +14,7 @@ import numpy as np
 
 from privbench.options import AuditOptions
 from privbench.registry import Registry
-from privbench.target import MEMBERS, REFERENCE, ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
+from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
 from privbench.threads import one_torch_thread
 from privbench.threat import (
     Channel,
@@ -29,10 +29,7 @@ from privbench.threat import (
 if TYPE_CHECKING:
     from privbench.targets.split_llama.config import SplitLlamaConfig
 
-_TYPICAL_LENGTH, _LONGEST_PUBLIC = 256, 512
-_FLOPS_PER_SECOND = 80e9
-"""SmolLM2's step of 509 GFLOPs took 6.4 s on one core of the machine that made the reports."""
-_TINY_STEP = 0.1
+_LONGEST_PUBLIC = 512
 
 
 class SplitLlama(Target):
@@ -54,9 +51,8 @@ class SplitLlama(Target):
         return config.to_json()
 
     def roles(self, config: SplitLlamaConfig) -> Mapping[Role, SplitLlamaConfig]:
-        models = [f"{REFERENCE}{number + 1}" for number in range(config.tuning.references)]
-        members = (MEMBERS, *models) if config.tuning.asks_members else ()
-        return {role: config.as_role(role) for role in (*(("clean",) if config.coined else ()), "audited", *members)}
+        clean = ("clean",) if config.coined else ()
+        return {role: config.as_role(role) for role in (*clean, "audited", *config.asking)}
 
     def fingerprint(self, config: SplitLlamaConfig) -> str:
         from privbench.targets.split_llama import models, respondents
@@ -71,6 +67,7 @@ class SplitLlama(Target):
         """
         from privbench.data.surveys.splits import parts
         from privbench.targets.split_llama import models, tape
+        from privbench.targets.split_llama.cost import TYPICAL_LENGTH
         from privbench.targets.split_llama.system import WATCHED
         from privbench.targets.split_llama.tune import passes_of
 
@@ -82,7 +79,7 @@ class SplitLlama(Target):
         table = (shape.vocabulary * (3 if config.coined else 1), shape.width)
         members = 3 * tuning.train + tuning.population if tuning.asks_members else 0
         texts, trunk = (tuning.public, _LONGEST_PUBLIC), tuning.k * (shape.layer + shape.head_dim)
-        return tape.disk_bytes(passes * recorded + members, _TYPICAL_LENGTH, 1, table, tuning.record_as, texts, trunk)
+        return tape.disk_bytes(passes * recorded + members, TYPICAL_LENGTH, 1, table, tuning.record_as, texts, trunk)
 
     def expected_seconds(self, config: SplitLlamaConfig) -> float:
         """By the closed form of a step's FLOPs at the speed seen on one core; a tiny model takes its time elsewhere.
@@ -90,14 +87,12 @@ class SplitLlama(Target):
         About membership: the tunings, and asking each about the pool, which is a forward pass, a third of a step.
         """
         from privbench.targets.split_llama import models
-        from privbench.targets.split_llama.cost import Setting, cost
+        from privbench.targets.split_llama.cost import step_seconds
 
         tuning = config.tuning
-        setting = Setting(models.shape_of(config.model), batch=tuning.batch, prompt=_TYPICAL_LENGTH, rank=tuning.rank)
         asked = (2 * tuning.train + tuning.population) / (3 * tuning.batch)
         more = (1 + tuning.references) * (tuning.reference_steps + asked) if tuning.asks_members else 0.0
-        each = cost(setting, "full local").flops / _FLOPS_PER_SECOND
-        return (tuning.steps + more) * each if each >= _TINY_STEP else 0.0
+        return (tuning.steps + more) * step_seconds(models.shape_of(config.model), tuning.batch, tuning.rank)
 
     def threats(self, config: SplitLlamaConfig) -> tuple[ThreatModel, ...]:
         asking = (curious_outsider(), server_with_candidates()) if config.tuning.asks_members else ()

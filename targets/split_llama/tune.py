@@ -20,6 +20,7 @@ from privbench.targets.split_llama.adapters import average, load_state, state
 from privbench.targets.split_llama.batches import Batch, collate
 from privbench.targets.split_llama.config import Tuning
 from privbench.targets.split_llama.halves import Client, Exchange, Server, exchange
+from privbench.targets.split_llama.recipe import Recipe
 from privbench.targets.split_llama.tokens import Encoded
 
 Taken = Callable[[int, Sequence[int], Exchange], None]
@@ -79,8 +80,8 @@ def tune(
 
     taken: what crossed the cut; end_pass: called with a client and the number of its pass that has ended.
     """
-    trainers = [_Trainer(client, tuning, tuning.client_rate) for client in clients]
-    head = _Trainer(server, tuning, 1.0)
+    trainers = [Trainer(client, tuning, tuning.client_rate, tuning.steps) for client in clients]
+    head = Trainer(server, tuning, 1.0, tuning.steps)
     feeds = [shard.batches(turns(tuning, number)[1], rng) for number, shard in enumerate(shards)]
     passes, losses = [0] * len(shards), []
     started = time.monotonic()
@@ -103,7 +104,7 @@ def tune(
         if tuning.schedule == "parallel" and (step + 1) % tuning.sync == 0:
             _average(clients, shards)
         losses.append(float(np.mean(seen)))
-        report(_stage(step + 1, tuning.steps, time.monotonic() - started, losses[-1]), (step + 1) / tuning.steps)
+        report(stage(step + 1, tuning.steps, time.monotonic() - started, losses[-1]), (step + 1) / tuning.steps)
     if tuning.schedule == "parallel":
         _average(clients, shards)
     return tuple(losses)
@@ -121,39 +122,40 @@ def _average(halves: Sequence[Client], shards: Sequence[Shard]) -> None:
         load_state(half, mean)
 
 
-class _Trainer:
+class Trainer:
     """One party's optimiser: Adam, linear warm-up and decay, its own gradient clipped to a norm.
 
-    factor: of the rate, but for the LM head, which learns as fast at either party.
+    factor: of the rate, but for the LM head, which learns as fast at either party; steps: in all, over which the rate
+    decays.
     """
 
-    def __init__(self, half: Client | Server, tuning: Tuning, factor: float) -> None:
-        self._tuning = tuning
+    def __init__(self, half: Client | Server, recipe: Recipe, factor: float, steps: int) -> None:
+        self._recipe, self._steps = recipe, steps
         self._trained = [item for item in half.parameters() if item.requires_grad]
         head = set() if half.readout is None else set(half.readout.parameters())
         groups = [
-            {"params": [item for item in self._trained if item not in head], "full": tuning.rate * factor},
-            {"params": [item for item in self._trained if item in head], "full": tuning.rate},
+            {"params": [item for item in self._trained if item not in head], "full": recipe.rate * factor},
+            {"params": [item for item in self._trained if item in head], "full": recipe.rate},
         ]
         self._adam = torch.optim.Adam(groups, fused=True)
 
     def step(self, number: int, share: int = 1) -> None:
         """One step on the gradients that are there; share: how many batches they are the sum of."""
-        warm = min((number + 1) / (self._tuning.warmup + 1), 1.0)
-        left = 1 - number / self._tuning.steps
+        warm = min((number + 1) / (self._recipe.warmup + 1), 1.0)
+        left = 1 - number / self._steps
         for group in self._adam.param_groups:
             group["lr"] = group["full"] * min(warm, left)
         if share > 1:
             for item in self._trained:
                 if item.grad is not None:
                     item.grad /= share
-        nn.utils.clip_grad_norm_(self._trained, self._tuning.clip)
+        nn.utils.clip_grad_norm_(self._trained, self._recipe.clip)
         self._adam.step()
         self._adam.zero_grad()
 
 
-def _stage(done: int, steps: int, seconds: float, loss: float) -> str:
-    """Progress in words: a step's time, and the time left."""
+def stage(done: int, steps: int, seconds: float, loss: float, what: str = "step") -> str:
+    """Progress in words: a step's time, and the time left. what: is done so often."""
     each = seconds / done
     left = round(each * (steps - done))
-    return f"step {done} of {steps}, loss {loss:.3f}, {each:.2g} s each, {left // 60}:{left % 60:02d} left"
+    return f"{what} {done} of {steps}, loss {loss:.3f}, {each:.2g} s each, {left // 60}:{left % 60:02d} left"

@@ -1,0 +1,39 @@
+"""Update difference: an update gets shorter when the gradient of a record that it was trained on is taken out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privbench.attack import AttackCard, Scores, View
+from privbench.attacks.membership.update_cosine import lacks_updates, rounds_of
+from privbench.membership import MembershipAttack
+from privbench.threat import Channel, Knowledge
+
+
+@dataclass(frozen=True)
+class UpdateDifference(MembershipAttack):
+    """Score: |U|^2 - |U - g|^2 = 2 <U, g> - |g|^2 with U as the update goes down the gradient g of the record at the
+    state that the round started from; of all clients the largest, and the mean over rounds.
+    """
+
+    card = AttackCard(
+        name="membership/update-difference",
+        summary="how much shorter an update gets without the record's own gradient, over rounds",
+        paper="Li, Li, Ribeiro 2023",
+        deviates="several local steps of Adam, at their own scale, in place of a gradient; of several clients the "
+        "largest, and no threshold",
+        channels=(Channel.UPDATES,),
+        knowledge=(Knowledge.BASE, Knowledge.CANDIDATES),
+        cost="a gradient for each record and round; O(R C N) of what is recorded",
+    )
+
+    def lacks(self, view: View) -> str | None:
+        return lacks_updates(view)
+
+    def run(self, view: View, rng: np.random.Generator) -> Scores:
+        found: Scores = np.mean(
+            [np.max([2 * item.along - item.squares for item in sent], axis=0) for sent in rounds_of(view)], axis=0
+        )
+        return found

@@ -1,0 +1,1 @@
+"""The LLaMA of split_llama, tuned by federated averaging."""

@@ -1,0 +1,141 @@
+"""Federated averaging (McMahan et al. 2017): clients train the server's state at home and send what they changed.
+
+In a round the server hands its state to some clients. Each makes `local_steps` steps of Adam from there, by the recipe
+of the split run, and sends one update, its state less the server's; the server adds the mean, weighted by respondents.
+A client's optimiser stays with it from round to round: institutes persist (our choice; for a client that is drawn once
+in a thousand rounds it would not). So one client with one local step is training in one place. Rates follow the
+rounds: a client that sat one out learns at the rate of all others.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from privbench.target import Progress
+from privbench.targets.fedavg.config import FedTuning
+from privbench.targets.split_llama.adapters import State, average, clone, load_state, state
+from privbench.targets.split_llama.batches import Batch
+from privbench.targets.split_llama.halves import Client, Server, exchange
+from privbench.targets.split_llama.tune import Shard, Trainer, batch_of, stage
+
+Why = Literal["dropped out", "refused"]
+
+
+def called(client: int) -> str:
+    """A client's name in recordings and sentences."""
+    return f"client-{client + 1}"
+
+
+class Whole(nn.Module):
+    """Both halves of a split LLaMA in one place: `state` of it is what is trained, the client's part first."""
+
+    def __init__(self, client: Client, server: Server) -> None:
+        super().__init__()
+        self.client, self.server = client, server
+
+    def learn(self, batch: Batch) -> Tensor:
+        """Losses [B]; the gradient of their mean is left in the parameters."""
+        return exchange(self.client, self.server, batch).losses
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a client made of a round: the change of its state, its records' losses, and on which it trained."""
+
+    update: State
+    losses: tuple[float, ...]
+    rows: frozenset[int]
+
+    @property
+    def finite(self) -> bool:
+        return all(bool(torch.isfinite(values).all()) for values in self.update.values())
+
+
+class Institute:
+    """One client: its respondents, its copy of the model, and its optimisers, which it keeps.
+
+    steps: in all rounds together, over which rates decay.
+    """
+
+    def __init__(self, model: Whole, shard: Shard, tuning: FedTuning, steps: int, rng: np.random.Generator) -> None:
+        self.samples = shard.samples
+        self._model = clone(model)
+        self._feed = shard.batches(tuning.batch, rng)
+        self._trainers = (
+            Trainer(self._model.client, tuning, tuning.client_rate, steps),
+            Trainer(self._model.server, tuning, 1.0, steps),
+        )
+
+    def train(self, start: State, steps: range) -> Trained:
+        """From the server's state, these of its steps."""
+        load_state(self._model, start)
+        losses: list[float] = []
+        seen: set[int] = set()
+        for step in steps:
+            rows, _ = next(self._feed)
+            losses += self._model.learn(batch_of([self.samples[row] for row in rows])).tolist()
+            seen.update(rows)
+            for trainer in self._trainers:
+                trainer.step(step)
+        end = state(self._model)
+        return Trained({name: end[name] - start[name] for name in start}, tuple(losses), frozenset(seen))
+
+
+@dataclass(frozen=True)
+class Round:
+    """What the server did in a round, numbered from 0. start: its state before; taken: what it added the mean of, by
+    client; missed: who took part and is not among them, and why.
+    """
+
+    number: int
+    start: State
+    taken: Mapping[int, Trained]
+    missed: Mapping[int, Why]
+
+    @property
+    def loss(self) -> float:
+        """Mean over all records that were trained on; NaN where nobody's update was taken."""
+        losses = [loss for trained in self.taken.values() for loss in trained.losses]
+        return math.fsum(losses) / len(losses) if losses else math.nan
+
+
+def federate(
+    model: Whole, shards: Sequence[Shard], tuning: FedTuning, rounds: int, rng: np.random.Generator, report: Progress
+) -> Iterator[Round]:
+    """Train `model` in place, and yield every round when it is over.
+
+    Batches come from `rng` as in the split run; who takes part and who drops out from generators spawned of it, so that
+    neither changes the batches of those who stay. An update with NaN or infinity is refused: one such number would
+    spoil the state of all. Where nobody is left the state stays.
+    """
+    sampling, dropping = rng.spawn(2)
+    leaves = tuning.leaves(rounds, dropping)
+    local, started = tuning.local_steps, time.monotonic()
+    institutes = [Institute(model, shard, tuning, rounds * local, rng) for shard in shards]
+    each = max(round(tuning.fraction * len(institutes)), 1)
+    for number in range(rounds):
+        start, taken, missed = state(model), dict[int, Trained](), dict[int, Why]()
+        for client in sorted(sampling.choice(len(institutes), each, replace=False).tolist()):
+            left = bool(leaves[number, client])
+            steps = range(number * local, number * local + (local // 2 if left else local))
+            trained = institutes[client].train(start, steps)
+            if left:
+                missed[client] = "dropped out"
+            elif not trained.finite:
+                missed[client] = "refused"
+            else:
+                taken[client] = trained
+        if taken:
+            step = average([item.update for item in taken.values()], [len(institutes[one].samples) for one in taken])
+            load_state(model, {name: start[name] + step[name] for name in start})
+        done = Round(number, start, taken, missed)
+        report(stage(number + 1, rounds, time.monotonic() - started, done.loss, "round"), (number + 1) / rounds)
+        yield done

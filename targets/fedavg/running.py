@@ -1,0 +1,49 @@
+"""The run of an audit whose updates are recorded, and which answers the test respondents' questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from privbench.recording import Secrets
+from privbench.target import Progress, TargetRun
+from privbench.targets.fedavg.attendance import Attendance
+from privbench.targets.fedavg.config import FedConfig
+from privbench.targets.fedavg.rounds import Whole, called, federate
+from privbench.targets.fedavg.tape import UpdateTape
+from privbench.targets.split_llama.adapters import state
+from privbench.targets.split_llama.running import Material, answered, other_methods
+from privbench.targets.split_llama.system import shards_of, untuned
+
+
+def run_audited(config: FedConfig, rng: np.random.Generator, report: Progress, folder: Path | None) -> TargetRun:
+    """Average, record every update, answer. Respondents, initial weights and batches are those that the split run of
+    the same seed draws.
+    """
+    tuning = config.tuning
+    report("reading the survey", 0.0)
+    material = Material.load(config, rng)
+    model = Whole(*untuned(material.base.model, tuning, rng))
+    shards = shards_of(material.train, material.holder, tuning.clients)
+    others, untold = other_methods(config, material, rng, report)
+    seen = Attendance()
+    with UpdateTape(state(model), [len(shard.samples) for shard in shards], tuning.rounds, folder) as tape:
+        for done in federate(model, shards, tuning, tuning.rounds, rng, report):
+            tape.put(seen.add(done))
+        transcript = tape.finish({"missed": seen.missed})
+    utility = answered(model.client, model.server, material, others, rng, report)
+    secrets = Secrets(material.natural(np.arange(len(material.train))))
+    notes = (*material.notes, *untold, *_of_one_mind(material, tuning.clients), *seen.notes)
+    fingerprint = material.people.fingerprint
+    return TargetRun(transcript, None, secrets, utility, seen.diagnostics, fingerprint, notes=notes)
+
+
+def _of_one_mind(material: Material, clients: int) -> Iterator[str]:
+    """Clients whose respondents all give one answer: such an update tells it, and teaches nothing else."""
+    for client in range(clients):
+        rows = np.flatnonzero(material.holder == client)
+        said = {material.told[int(material.order[row])].answer for row in rows}
+        if len(said) == 1:
+            yield f"All {len(rows)} respondents of {called(client)} gave the same answer, '{said.pop()}'."

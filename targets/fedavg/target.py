@@ -1,0 +1,118 @@
+"""Federated averaging as a target: clients tune the split run's LLaMA at home and send updates.
+
+A client holds respondents and the whole model. The server wants to know whom a client trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privbench.options import AuditOptions
+from privbench.registry import Registry
+from privbench.target import ActiveAdversary, Epsilon, Progress, Role, Target, TargetCard, TargetRun
+from privbench.threads import one_torch_thread
+from privbench.threat import (
+    Channel,
+    ThreatModel,
+    curious_outsider,
+    server_with_updates,
+    server_with_updates_and_candidates,
+)
+
+if TYPE_CHECKING:
+    from privbench.targets.fedavg.config import FedConfig
+
+
+class FedAvg(Target):
+    card = TargetCard(
+        name="fedavg",
+        summary="the LLaMA of split-llama, tuned by federated averaging over the same surveys",
+        paper="McMahan, Moore, Ramage, Hampson, Aguera y Arcas 2017; model and surveys: arXiv 2609.15871",
+        channels=(Channel.UPDATES, Channel.OUTPUTS),
+        parties=("client-1, client-2, ...", "server"),
+        cost="tiny: minutes on two cores; smollm2: 5 to 6 s a step",
+    )
+
+    def configure(self, options: AuditOptions, registry: Registry) -> FedConfig:
+        from privbench.targets.fedavg.config import resolve
+
+        return resolve(options)
+
+    def describe(self, config: FedConfig) -> dict[str, Any]:
+        return config.to_json()
+
+    def roles(self, config: FedConfig) -> Mapping[Role, FedConfig]:
+        return {role: config.as_role(role) for role in ("audited", *config.asking)}
+
+    def fingerprint(self, config: FedConfig) -> str:
+        from privbench.targets.split_llama import models, respondents
+
+        return respondents.file_hash(config.data) + models.file_hash(config.model)
+
+    def disk_bytes(self, config: FedConfig) -> int:
+        """Of the updates; about membership there are three numbers for a candidate, and what models say of it."""
+        from privbench.targets.fedavg import tape
+        from privbench.targets.split_llama import models
+        from privbench.targets.split_llama.cost import Setting, cost
+
+        tuning = config.tuning
+        setting = Setting(
+            models.shape_of(config.model), rank=tuning.rank, bottleneck=tuning.bottleneck,
+            train_head=tuning.train_head == "yes",
+        )  # fmt: skip
+        return tape.disk_bytes(cost(setting, "full local").trained, tuning.clients, tuning.rounds)
+
+    def expected_seconds(self, config: FedConfig) -> float:
+        """By the closed form of a step's FLOPs. About membership: the trainings, asking each about the pool, which is a
+        third of a step, and in the members' run a step for every candidate and round that is asked about.
+        """
+        from privbench.targets.split_llama import models
+        from privbench.targets.split_llama.cost import step_seconds
+
+        tuning = config.tuning
+        at_once = tuning.clients * tuning.fraction * tuning.local_steps
+        asked = (2 * tuning.train + tuning.population) / (3 * tuning.batch)
+        models_made = (1 + tuning.references) * (tuning.reference_rounds * at_once + asked)
+        more = models_made + tuning.asked * 2 * tuning.train / tuning.batch if tuning.asks_members else 0.0
+        steps = tuning.rounds * at_once + more
+        return steps * step_seconds(models.shape_of(config.model), tuning.batch, tuning.rank)
+
+    def threats(self, config: FedConfig) -> tuple[ThreatModel, ...]:
+        asking = (curious_outsider(), server_with_updates_and_candidates()) if config.tuning.asks_members else ()
+        return (server_with_updates(), *asking)
+
+    def held(self, config: FedConfig) -> Mapping[str, Mapping[str, Any]]:
+        tuning = config.tuning
+        if not tuning.asks_members:
+            return {}
+        return {"members": {"candidates": 2 * tuning.train, "references": tuning.references, "blind": True}}
+
+    def epsilons(self, config: FedConfig) -> tuple[Epsilon, ...]:
+        return ()
+
+    def run(
+        self,
+        config: FedConfig,
+        rng: np.random.Generator,
+        adversary: ActiveAdversary | None = None,
+        progress: Progress | None = None,
+        folder: Path | None = None,
+    ) -> TargetRun:
+        """Read, split, average, answer the test respondents' questions. Runs about membership:
+        `membership.run_membership`.
+        """
+        from privbench.targets.fedavg.membership import run_membership
+        from privbench.targets.fedavg.running import run_audited
+
+        def report(stage: str, share: float) -> None:
+            if progress is not None:
+                progress(f"{config.called}: {stage}", share)
+
+        with one_torch_thread():
+            if config.role != "audited":
+                return run_membership(config, rng, report)
+            return run_audited(config, rng, report, folder)
