@@ -25,6 +25,8 @@ from privbench.threat import (
     server_with_candidates,
     server_with_encoder,
     server_with_patients,
+    server_with_updates,
+    server_with_updates_and_candidates,
 )
 
 SITE = curious_site("A")
@@ -37,6 +39,8 @@ ALL = (
     server_with_candidates(),
     server_with_patients(),
     server_with_encoder(),
+    server_with_updates(),
+    server_with_updates_and_candidates(),
     malicious_server(),
 )
 RECIPE = "models that it trains itself by the same recipe, for records whose inputs and true labels it holds"
@@ -47,10 +51,14 @@ ANSWERS = "the true labels of all records that it asks about"
 MEMBERS = "which of some records, never scored, were trained on"
 CANDIDATES = "all that stands in the records of which it asks whether a client sent them"
 BASE = "the public base model and its tokenizer"
+UPDATES = "the trained state of every round and the update that each client sends"
+TRAINED = "all that stands in the records of which it asks whether a client trained on them"
 SAID = {
     curious_server(): {BASE},
     server_told_defence(): {BASE, "the defence, its clip and its noise"},
     server_with_candidates(): {BASE, CANDIDATES},
+    server_with_updates(): {UPDATES, BASE},
+    server_with_updates_and_candidates(): {UPDATES, BASE, TRAINED},
     curious_outsider(): {RECIPE, MEMBERS},
     server_with_patients(): {OWN_PART, PATIENTS, ANSWERS, MEMBERS},
     server_with_encoder(): {OWN_PART, PATIENTS, ANSWERS, MEMBERS, ENCODERS},
@@ -64,7 +72,7 @@ SAID = {
 def test_each_adversary_is_described_by_what_it_holds_and_by_nothing_else(threat: ThreatModel) -> None:
     said = threat.describe()
     assert {phrase for phrase in set().union(*SAID.values()) if phrase in said} >= SAID[threat]
-    others = {RECIPE, OWN_PART, PATIENTS, ENCODERS, ANSWERS, MEMBERS, CANDIDATES, BASE} - SAID[threat]
+    others = {RECIPE, OWN_PART, PATIENTS, ENCODERS, ANSWERS, MEMBERS, CANDIDATES, BASE, UPDATES, TRAINED} - SAID[threat]
     assert not [phrase for phrase in others if phrase in said]
 
 
@@ -95,6 +103,7 @@ def test_the_documents_use_the_same_words() -> None:
         server_with_candidates(),
         server_with_patients(),
         server_with_encoder(),
+        server_with_updates_and_candidates(),
         malicious_server(),
     ):
         kept, _, knew = threat.describe().partition("; besides, it knows ")

@@ -73,7 +73,8 @@ class UpdateCosine(MembershipAttack):
         return lacks_updates(view)
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
-        found: Scores = np.mean([np.max([_cosine(item) for item in sent], axis=0) for sent in rounds_of(view)], axis=0)
+        best = [np.max([_cosine(item) for item in sent], axis=0) for sent in rounds_of(view)]
+        found: Scores = np.mean(best, axis=0)
         return found
 
 

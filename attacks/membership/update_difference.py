@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privbench.attack import AttackCard, Scores, View
-from privbench.attacks.membership.update_cosine import lacks_updates, rounds_of
+from privbench.attacks.membership.update_cosine import Against, lacks_updates, rounds_of
 from privbench.membership import MembershipAttack
 from privbench.threat import Channel, Knowledge
 
@@ -16,14 +16,16 @@ from privbench.threat import Channel, Knowledge
 class UpdateDifference(MembershipAttack):
     """Score: |U|^2 - |U - g|^2 = 2 <U, g> - |g|^2 with U as the update goes down the gradient g of the record at the
     state that the round started from; of all clients the largest, and the mean over rounds.
+
+    Adam gives an update no scale of its own: U is brought to the root mean square of the candidates' |g|.
     """
 
     card = AttackCard(
         name="membership/update-difference",
         summary="how much shorter an update gets without the record's own gradient, over rounds",
         paper="Li, Li, Ribeiro 2023",
-        deviates="several local steps of Adam, at their own scale, in place of a gradient; of several clients the "
-        "largest, and no threshold",
+        deviates="several local steps of Adam, at the candidates' scale, in place of a gradient; of several clients "
+        "the largest, and no threshold",
         channels=(Channel.UPDATES,),
         knowledge=(Knowledge.BASE, Knowledge.CANDIDATES),
         cost="a gradient for each record and round; O(R C N) of what is recorded",
@@ -34,6 +36,13 @@ class UpdateDifference(MembershipAttack):
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
         found: Scores = np.mean(
-            [np.max([2 * item.along - item.squares for item in sent], axis=0) for sent in rounds_of(view)], axis=0
+            [np.max([_shortened(item) for item in sent], axis=0) for sent in rounds_of(view)], axis=0
         )
         return found
+
+
+def _shortened(item: Against) -> Scores:
+    """An update that is 0 gets longer by every gradient."""
+    scale = np.sqrt(item.squares.mean() / item.size) if item.size else 0.0
+    shortened: Scores = 2 * scale * item.along - item.squares
+    return shortened

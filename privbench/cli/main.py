@@ -32,7 +32,9 @@ app.add_typer(data_app, name="data")
 EpsFor = Annotated[str | None, typer.Option(help="Whom --eps speaks for: nominal or site.")]
 Delta = Annotated[str | None, typer.Option(help="delta of the budget (default 1e-5).")]
 PartyName = Annotated[str | None, typer.Option(help="The curious site (prism: default the holder of ihm).")]
-Model = Annotated[str | None, typer.Option(help="split-llama: tiny (default), smollm2 or path:DIR, a LLaMA on disk.")]
+Model = Annotated[
+    str | None, typer.Option(help="split-llama, fedavg: tiny (default), smollm2 or path:DIR, a LLaMA on disk.")
+]
 Attacks = Annotated[str | None, typer.Option(help="all, a family (label) or names, by commas.")]
 Seed = Annotated[str | None, typer.Option(help="Seed of everything random (default 0).")]
 Config = Annotated[str | None, typer.Option(help="TOML file with these options; the command line wins.")]
@@ -68,7 +70,7 @@ def audit(
     data: Annotated[
         str | None,
         typer.Option(
-            help="prism: synthetic or physionet2012:DIR; split-llama: synthetic or a survey; gaussian: a folder for "
+            help="prism: synthetic or physionet2012:DIR; split-llama, fedavg: synthetic or a survey; gaussian: a folder for "
             "the files. See `privbench list datasets`."
         ),
     ] = None,
