@@ -70,8 +70,8 @@ def audit(
     data: Annotated[
         str | None,
         typer.Option(
-            help="prism: synthetic or physionet2012:DIR; split-llama, fedavg: synthetic or a survey; gaussian: a folder for "
-            "the files. See `privbench list datasets`."
+            help="prism: synthetic or physionet2012:DIR; split-llama, fedavg: synthetic or a survey; gaussian: a "
+            "folder for the files. See `privbench list datasets`."
         ),
     ] = None,
     model: Model = None,

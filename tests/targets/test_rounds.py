@@ -18,7 +18,7 @@ from privbench.recording import Transcript
 from privbench.targets.fedavg import rounds as rounds_module
 from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedTuning
-from privbench.targets.fedavg.membership import Compared, evenly, gradient_of
+from privbench.targets.fedavg.membership import Compared, evenly
 from privbench.targets.fedavg.rounds import Institute, Round, Trained, Whole, federate
 from privbench.targets.fedavg.tape import UpdateTape, flat
 from privbench.targets.split_llama.adapters import State, state
@@ -362,7 +362,9 @@ def by_hand(done: Round, candidate: Encoded) -> State:
 def test_gradients_stand_in_the_order_of_updates() -> None:
     """A step down a candidate's gradient, flattened, is the update that a plain step would make."""
     model = whole()
-    gradient = gradient_of(model, people(1)[0])
+    candidate = people(1)[0]
+    gradient = Compared(model, [candidate], 1, (0,), 1).gradient_of(candidate)
+    model.learn(batch_of([candidate]))
     named = {name: item.grad for name, item in model.named_parameters() if item.grad is not None}
     assert list(named) == list(state(model))
     assert np.allclose(gradient.numpy(), flat(named), rtol=1e-6)
