@@ -81,4 +81,5 @@ class UpdateCosine(MembershipAttack):
 def _cosine(item: Against) -> Scores:
     """0 where one of the two is 0."""
     norms = np.sqrt(item.squares * item.size)
-    return np.divide(item.along, norms, out=np.zeros_like(norms), where=norms > 0)
+    cosine: Scores = np.divide(item.along, norms, out=np.zeros_like(norms), where=norms > 0)
+    return cosine

@@ -78,13 +78,14 @@ class FedTuning(Recipe):
     @property
     def _leaving(self) -> tuple[float, tuple[tuple[int, int], ...]]:
         """How often, and pairs of client and round."""
+        often, pairs = 0.0, tuple[tuple[int, int], ...]()
         try:
-            if "@" not in self.drop:
-                often, pairs = float(self.drop), ()
+            if "@" in self.drop:
+                pairs = tuple(_pair(item) for item in self.drop.split(":"))
             else:
-                often, pairs = 0.0, tuple(_pair(item) for item in self.drop.split(":"))
+                often = float(self.drop)
         except ValueError:
-            often, pairs = math.nan, ()
+            often = math.nan
         in_range = all(1 <= client <= self.clients and 1 <= number <= self.rounds for client, number in pairs)
         if not (0 <= often < 1 and in_range):
             raise InputError(

@@ -83,14 +83,7 @@ class Recorded(Target):
         name="recorded",
         summary="a recording from anywhere: --transcript, --secrets and --oracle where there is one",
         paper="none: the format is docs/recordings.md",
-        channels=(
-            Channel.GRADIENTS,
-            Channel.ACTIVATIONS,
-            Channel.UPDATES,
-            Channel.OUTPUTS,
-            Channel.CHECKPOINTS,
-            Channel.AUXILIARY,
-        ),
+        channels=tuple(item for item in Channel if item is not Channel.LABELS),
         parties=("the sites of the recording", "server"),
         cost="seconds; memory of one release at a time",
     )
@@ -138,11 +131,10 @@ class Recorded(Target):
             if any(item.channel == Channel.ACTIVATIONS for item in config.transcript.mechanisms):
                 found.append(server_told_defence())
         if secrets.asks_membership:
+            asked = config.transcript.arrays
             found.append(curious_outsider())
-        if secrets.asks_membership and "asked/activations" in config.transcript.arrays:
-            found.append(server_with_candidates())
-        if secrets.asks_membership and "asked/squares" in config.transcript.arrays:
-            found.append(server_with_updates_and_candidates())
+            found += [server_with_candidates()] if "asked/activations" in asked else []
+            found += [server_with_updates_and_candidates()] if "asked/squares" in asked else []
         if secrets.asks_membership or secrets.measured:
             found.append(server_with_patients())
         held = {name.split("/")[0] for name in config.transcript.arrays}
