@@ -33,8 +33,8 @@ _PRETRAINED: Mapping[str, str] = {"rounds": "5", "local_steps": "3"}
 
 @dataclass(frozen=True)
 class FedTuning(Recipe):
-    """What --set may change; docs/fedavg.md. All that is not named here is as in target split-llama, with the label at
-    whoever computes the loss, and rates over all steps of a client.
+    """What --set may change; docs/fedavg.md. What is not named here is as in target split-llama; warm-up and decay go
+    over all steps of a client.
 
     rounds         in each of them the server hands its state to clients, which train it and send the difference
     local_steps    steps of Adam that a client makes in a round; its optimiser stays with it

@@ -29,8 +29,8 @@ UNTRAINED = "MEMBERS_NOT_TRAINED_ON"
 def run_membership(config: FedConfig, rng: np.random.Generator, report: Progress) -> TargetRun:
     """Train on the respondents whom the coins put in ("members"), or on a half of the pool ("reference-1" and on).
 
-    There are as many rounds as are asked for, and in any case one pass over the respondents: a flag says where all the
-    same somebody who is in was in no update, because a client was not drawn or dropped out.
+    There are as many rounds as are asked for, and in any case one pass over the respondents. A flag says where all the
+    same somebody who is in was in no update: its client was not drawn, dropped out, or was refused.
     """
     tuning = config.tuning
     report("reading the survey", 0.0)
