@@ -113,8 +113,8 @@ def federate(
     """Train `model` in place, and yield every round when it is over.
 
     Batches come from `rng`: with everybody in every round those of the first pass are the split run's. Who takes part
-    and who drops out is drawn from generators spawned of it. An update with NaN or infinity is refused: one such number would
-    spoil the state of all. Where nobody is left the state stays.
+    and who drops out is drawn from generators spawned of it. An update with NaN or infinity is refused: one such number
+    would spoil the state of all. Where nobody is left the state stays.
     """
     sampling, dropping = rng.spawn(2)
     leaves = tuning.leaves(rounds, dropping)
