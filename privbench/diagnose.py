@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.measure import ORACLE, Attacked
-from privbench.mechanism import Claim, Mechanism, gradient_mechanism
+from privbench.mechanism import Claim
 from privbench.noise import LIMIT
 from privbench.stats import binomial
 
@@ -16,22 +16,14 @@ RARE = 3e-5
 """One-sided error rate of a flag that rests on counts: that of 4 standard errors."""
 
 
-def of_description(mechanisms: Sequence[Mechanism], claims: Sequence[Claim], site: str) -> frozenset[str]:
-    """Names of the flags that what is declared raises, whatever was attacked: every report shows the epsilons of the
-    claims and of the mechanism on what `site` received.
-    """
+def raised(attacked: Attacked, claims: Sequence[Claim]) -> tuple[str, ...]:
+    """Names of the flags that these measurements raise."""
     flags = set()
-    mechanism = gradient_mechanism(mechanisms, site)
+    mechanism = attacked.mechanism
     if mechanism is not None and mechanism.kind != "none" and not mechanism.server_noised:
         flags.add("SERVER_NOT_NOISED")
     if any(claim.audience == "nominal" for claim in claims):
         flags.add("NOMINAL_EPS_NOT_FOR_THIS_SITE")
-    return frozenset(flags)
-
-
-def raised(attacked: Attacked) -> tuple[str, ...]:
-    """Names of the flags that these measurements raise."""
-    flags = set()
     for outcome in attacked.outcomes.values():
         for scored in (outcome.one, outcome.all):
             if not scored.negative().passed:

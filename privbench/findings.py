@@ -146,7 +146,7 @@ def assemble(evidence: Evidence, registry: Registry) -> Judged:
     cells = tuple(sorted(_plan(evidence, registry), key=_reading_order))
     attacked = evidence.attacked
     values = {cell.id: _evaluate(cell, evidence) for cell in cells}
-    flags = frozenset(raised(attacked)) | evidence.run_flags
+    flags = frozenset(raised(attacked, evidence.claims)) | evidence.run_flags
     tests = {
         cell.id: _test(cell, attacked.outcomes[cell.attack], value, flags & VOIDING)
         for cell in cells

@@ -18,7 +18,6 @@ from typing import Any
 import numpy.typing as npt
 
 from privbench.data.catalogue import invented as is_invented
-from privbench.diagnose import of_description
 from privbench.errors import InputError
 from privbench.estimates import ActiveEstimation, Estimation
 from privbench.estimating import active_role
@@ -122,7 +121,7 @@ def _run(prepared: Prepared, registry: Registry, parallel: int, report: Progress
     invented = options.recording is None and is_invented(str(prepared.resolved["data"]))
     parts = attack(prepared.attacks, registry, threats, runs, options.seed, association, invented, report)
     report("bounds and verdicts", 0.9)
-    flags = _run_flags(runs) | of_description(audited.mechanisms, audited.claims, threats[0].holder)
+    flags = frozenset(_run_flags(runs))
     evidence = None if parts.coins is None else evidence_of(header, parts.coins, audited, flags)
     judged = judge_parts(parts, evidence, header, prepared.attacks, registry, threats[0], flags)
     audit = Audit(
@@ -193,11 +192,11 @@ def _association(audited: TargetRun, clean: TargetRun) -> float | None:
     return label_association([clean.secrets.array(f"labels/{task}") for task in audited.secrets.joint])
 
 
-def _run_flags(runs: Mapping[Role, TargetRun]) -> frozenset[str]:
+def _run_flags(runs: Mapping[Role, TargetRun]) -> set[str]:
     clean = runs.get("clean")
     flags = {name for run in runs.values() for name in run.flags}
     # Encoders are meant where the baseline is another training on random ones, and not a most frequent answer.
     gains = [item for item in clean.utility if item.baseline_other_seed is not None] if clean else []
     if gains and all(item.gained_nothing for item in gains):
         flags.add("ENCODERS_LEARNED_NOTHING")
-    return frozenset(flags)
+    return flags

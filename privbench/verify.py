@@ -17,7 +17,6 @@ import numpy as np
 
 from privbench.attack import AttackCard, NotApplicable
 from privbench.bounds.base import Cut
-from privbench.diagnose import of_description
 from privbench.differences import fields
 from privbench.errors import InputError, RecordError
 from privbench.estimating import Estimated, Estimates
@@ -128,12 +127,11 @@ def assemble_again(audit: Audit, scores: Scores, registry: Registry) -> Judged:
     )
     first = audit.findings[0]
     header = Header(first.target, first.seed, first.defense, first.eps)
-    threat = ThreatModel.from_json(audit.threats[0])
     flags = frozenset(flag["name"] for flag in audit.flags) & RUN_FLAGS
-    flags |= of_description(mechanisms, claims, threat.holder)
     evidence = None
     if parts.coins is not None and audit.secret is not None:
         evidence = Evidence(header, parts.coins, mechanisms, claims, tuple(audit.secret["moved"]), flags)
+    threat = ThreatModel.from_json(audit.threats[0])
     try:
         return judge_parts(parts, evidence, header, attacks_of(audit), registry, threat, flags)
     except InputError as error:
