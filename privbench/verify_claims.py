@@ -7,7 +7,7 @@ from typing import get_args
 
 from privbench.differences import ACCOUNTED, fields, same
 from privbench.epsilons import sampling_of
-from privbench.mechanism import NoiseUnit
+from privbench.mechanism import Mechanism, NoiseUnit
 from privbench.threat import Channel
 from privbench.verify_parts import Parts, positive
 
@@ -16,6 +16,8 @@ _ACCOUNTED_AS = {"nominal": ("add-remove", "rdp"), "site": ("replace", "gdp")}
 
 _PLAIN = {"clip_unit": "task", "neighbours": "replace", "rho": None, "colluding_sites": 1, "eps": None, "labels": 2}
 """Of every mechanism that the built-in targets describe themselves."""
+_SERVER_NOISED = "gaussian"
+"""The one of them whose server sees noised values only: it has no other."""
 
 
 def mechanisms(parts: Parts) -> Iterator[str]:
@@ -26,8 +28,8 @@ def mechanisms(parts: Parts) -> Iterator[str]:
     ratios = [float(item) for item in str(settings.get("sigma_ratio", "1")).split(":")]
     for item in parts.mechanisms:
         where = f"mechanism of {item.party}"
-        for key, value in _PLAIN.items() if parts.own and item.channel == Channel.GRADIENTS else ():
-            yield from fields(f"{where}: {key}", getattr(item, key), value)
+        if parts.own and item.channel == Channel.GRADIENTS:
+            yield from _plain(where, item, parts.audit.findings[0].target)
         if item.kind == "gaussian" and item.channel == Channel.ACTIVATIONS and "cut_noise" in settings:
             yield from fields(f"{where} at the cut: sigma", item.total_sigma, float(settings["cut_noise"]))
         if item.channel != Channel.GRADIENTS or item.kind != "gaussian" or item.clip is None:
@@ -51,6 +53,13 @@ def mechanisms(parts: Parts) -> Iterator[str]:
         )
     if positive(resolved["eps"]) and not parts.noised:
         yield f"mechanisms: no noise is described, though the manifest's eps is {resolved['eps']:g}"
+
+
+def _plain(where: str, item: Mechanism, target: str) -> Iterator[str]:
+    for key, value in _PLAIN.items():
+        yield from fields(f"{where}: {key}", getattr(item, key), value)
+    if item.kind == "gaussian":
+        yield from fields(f"{where}: server_noised", item.server_noised, target == _SERVER_NOISED)
 
 
 def claims(parts: Parts) -> Iterator[str]:

@@ -243,6 +243,7 @@ FORGERIES: list[tuple[tuple[str, ...], Edit, str]] = [
     (RUN, set_at("claims", 0, "sample_rate", value=1.0), "sample_rate is 1.0"),
     (RUN, set_at("claims", 0, "accountant", value="prv"), "no built-in target claims"),
     (RUN, set_at("mechanisms", 0, "colluding_sites", value=9), "colluding_sites"),
+    (("prism",), set_at("mechanisms", 0, "server_noised", value=True), "server_noised"),
     (RUN, set_at("epsilons", 0, "value", value=0.1), "epsilons: nominal 0.1"),
     (("recorded",), set_at("epsilons", 1, "value", value=0.1), "epsilons: site 0.1"),
     (RUN, without(SPECTRAL), f"{SPECTRAL}: planned by the manifest"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from privbench.attack import Index, Reconstruction, View
 from privbench.attacks.inversion.affine_token import Affine, Floats64
-from privbench.attacks.inversion.lookup import Floats, Sent, TokenInversion, floor, lacks_texts, table_of
+from privbench.attacks.inversion.lookup import EMBEDDING, Floats, Sent, TokenInversion, floor, lacks_texts, table_of
 from privbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ class BehindLayers(TokenInversion):
             trunk_of(view.arrays, table_of(view).shape[1])
         except InputError as error:
             return str(error)
-        return None
+        if len(view.array(EMBEDDING)) < 2:
+            return f"the public table ({EMBEDDING}) has one row: there is nothing to choose from"
+        return None if Sent.of(view).there.any() else f"{view.secret} sent no token of a record that is asked about"
 
     def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
         """Each release on its own, and all so far."""

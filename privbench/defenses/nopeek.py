@@ -50,8 +50,9 @@ def distance_correlation(x: Tensor, z: Tensor) -> Tensor:
     0, of all points there are, exactly where they are independent. 0 as well where all points of one are the same.
     """
     a, b = _centred(x), _centred(z)
-    shared, spread = (a * b).mean(), (a.square().mean() * b.square().mean()).sqrt()
-    return (shared / spread.clamp_min(_LEAST)).clamp_min(_LEAST).sqrt()
+    # Clamped before each root: at 0 a root has no gradient.
+    shared, spread = (a * b).mean(), (a.square().mean() * b.square().mean()).clamp_min(_LEAST**2).sqrt()
+    return (shared / spread).clamp_min(_LEAST).sqrt()
 
 
 def _centred(points: Tensor) -> Tensor:

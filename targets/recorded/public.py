@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 TABLE = "public/embedding"
 _HEAD, _LABELS = "public/head", "public/labels/"
 _TOKENS, _MADE = "public/tokens", "public/activations"
+_TRIED = 64
+"""Public texts that are run through the public layers, beside the longest."""
 _ROUNDING = 0.03
 """What bfloat16 in a recording may move activations by, as a share of their norm."""
 
@@ -92,28 +94,35 @@ def _require_trunk(transcript: Transcript) -> None:
 
 
 def _require_made(transcript: Transcript, trunk: PublicTrunk, table: npt.NDArray[np.float32]) -> None:
-    """What the layers make of the first public text: shapes alone do not tell a wrong width of heads."""
+    """What the layers make of public texts: shapes alone do not tell a wrong width of heads, nor another order of
+    texts. The longest of the texts is among those that are run: one token alone does not turn.
+    """
     import torch
 
-    text = transcript.array(_TOKENS)[0]
-    text = text[text >= 0]
-    made = np.asarray(transcript.arrays[_MADE][:1]).astype(np.float32)[0, : len(text)]
-    if not len(text) or text.max() >= len(table) or made.shape[1] != table.shape[1]:
+    tokens, made = np.asarray(transcript.array(_TOKENS)), transcript.array(_MADE)
+    if tokens.max() >= len(table) or made.shape[2] != table.shape[1]:
         raise InputError(
             f"{transcript.where}: '{_MADE}' and '{_TOKENS}' are not of rows of '{TABLE}' {list(table.shape)}, over "
             "which the public layers stand; record those of the same base."
         )
-    length = len(text)
-    visible = torch.ones(1, length, length, dtype=torch.bool).tril()
-    with torch.inference_mode():
-        found = trunk(torch.from_numpy(table[text])[None], torch.arange(length)[None], visible)[0].numpy()
-    off = float(np.linalg.norm(found - made) / np.linalg.norm(made))
-    if not off < _ROUNDING:
-        raise InputError(
-            f"{transcript.where}: the public layers make of text 0 of '{_TOKENS}' what is {off:.2g} of its norm away "
-            f"from '{_MADE}', and {_ROUNDING:g} is allowed for rounding; record both of one base, and "
-            "'public/trunk/rotary' of one head."
-        )
+    lengths = (tokens >= 0).sum(axis=1)
+    spread = np.linspace(0, len(tokens) - 1, min(_TRIED, len(tokens))).astype(int)
+    for row in dict.fromkeys([int(lengths.argmax()), *spread.tolist()]):
+        there, length = tokens[row] >= 0, int(lengths[row])
+        if not length:
+            continue
+        visible = torch.ones(1, length, length, dtype=torch.bool).tril()
+        with torch.inference_mode():
+            entering = torch.from_numpy(table[tokens[row, there]])[None]
+            found = trunk(entering, torch.arange(length)[None], visible)[0].numpy()
+        recorded = np.asarray(made[row]).astype(np.float32)[there]
+        off = float(np.linalg.norm(found - recorded) / np.linalg.norm(recorded))
+        if not off < _ROUNDING:
+            raise InputError(
+                f"{transcript.where}: the public layers make of text {row} of '{_TOKENS}' what is {off:.2g} of its "
+                f"norm away from '{_MADE}', and {_ROUNDING:g} is allowed for rounding; record both of one base, in one "
+                "order of texts, and 'public/trunk/rotary' of one head."
+            )
 
 
 def matrix(transcript: Transcript, name: str) -> Blocks | None:

@@ -43,6 +43,17 @@ def test_what_it_lacks_is_said(attack: BehindLayers, left_out: str, said: str) -
     assert said in found.reason
 
 
+@BOTH
+def test_where_there_is_nothing_to_read_or_to_choose_from_it_says_so(attack: BehindLayers) -> None:
+    view, _ = stand(0)
+    unsent = {"activations/c/mask": np.zeros_like(view.array("activations/c/mask"))}
+    alone = {"public/embedding": view.array("public/embedding")[:1], "public/tokens": np.zeros((150, 20), np.int64)}
+    for arrays, said in ((unsent, "c sent no token"), (alone, "has one row")):
+        found = attack(replace(view, arrays={**view.arrays, **arrays}), np.random.default_rng(0))
+        assert isinstance(found, NotApplicable)
+        assert said in found.reason
+
+
 def test_records_of_any_length_are_what_the_layers_make_of_them() -> None:
     """Where a record ends does not change what stands before."""
     view, tokens = stand(4)

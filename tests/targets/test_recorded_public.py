@@ -141,3 +141,27 @@ def test_texts_beyond_the_table_are_refused() -> None:
     sent["public/tokens"][0, 0] = 50
     with pytest.raises(InputError, match=r"are not of rows of 'public/embedding' \[50, 32\]"):
         require_public(Transcript(sent))
+
+
+def test_texts_in_another_order_or_of_another_base_are_refused_wherever_they_stand() -> None:
+    for broken in ("order", "last"):
+        sent: Arrays = {}
+        based(sent, rotary=8)
+        made = sent["public/activations"]
+        sent["public/activations"] = made[::-1].copy() if broken == "order" else np.stack([made[0], -made[1]])
+        with pytest.raises(InputError, match=r"the public layers make of text \d of 'public/tokens' what is"):
+            require_public(Transcript(sent))
+
+
+def test_where_padding_stands_and_that_the_first_text_is_short_changes_nothing() -> None:
+    """Layers see differences of places alone; and one token, which does not turn, tells nothing of the angles."""
+    sent: Arrays = {}
+    based(sent, rotary=8)
+    sent["public/tokens"][0, :] = -1
+    sent["public/tokens"] = np.pad(sent["public/tokens"], [(0, 0), (5, 0)], constant_values=-1)
+    sent["public/activations"] = np.pad(sent["public/activations"], [(0, 0), (5, 0), (0, 0)])
+    require_public(Transcript(sent))
+    sent["public/tokens"][0, 0] = 3
+    sent["public/activations"][0, 0] = sent["public/activations"][1, 5]
+    with pytest.raises(InputError, match="make of text 0"):
+        require_public(Transcript(sent))
