@@ -230,9 +230,19 @@ def _read(finding: Finding, value: float, audit: Audit) -> str:
     beside, most = without_cut(finding, audit), f"at most {number(finding.baseline or 0.0)}"
     if (finding.low or 0.0) <= (finding.baseline or 0.0):
         return f"no attack of {_whom(finding)} read more answer tokens than {beside} ({most})"
-    return f"{number(value)} of the respondents' answer tokens were read by {_whom(finding)} ({beside}: {most})"
+    alone = _alone(value, audit)
+    return f"{number(value)} of the respondents' answer tokens were read by {_whom(finding)}{alone} ({beside}: {most})"
 
 
+def _alone(value: float, audit: Audit) -> str:
+    """Which release by itself gives away more than `value`, where one does: training may make others say less."""
+    attacks = {item.attack for item in audit.findings if item.metric == "token-accuracy"}
+    lines = [line for name, line in audit.series.items() if name in attacks]
+    most, release = max(((y, x) for line in lines for x, y in zip(line.x, line.y, strict=True)), default=(0.0, 0.0))
+    return f", {number(most)} from release {release:g} by itself" if most > value + _WORTH_SAYING else ""
+
+
+_WORTH_SAYING = 0.01
 ONE_REPLY, LANGUAGE_MODEL = "one reply for everybody", "a language model told all answers before"
 
 

@@ -14,7 +14,9 @@ from tables import (
     COINS,
     TOKENS,
     Groups,
+    alone,
     best,
+    by_pass,
     defence,
     gains,
     guessed,
@@ -74,6 +76,13 @@ def opening(sweeps: Mapping[str, Groups]) -> Iterator[str]:
     )
     kept = ", ".join(f"{most(audits, True)} with `{name}`" for name, audits in noise.items() if name != "none")
     yield f"- Defences: {kept}."
+    for name, audits in noise.items():
+        first, pooled = mean(alone(audits)[0]), mean(best(audits, TOKENS, True)[1])
+        if first > pooled:
+            yield (
+                f"- `{name}` has to be learned: of the tokens, {number(first)} are read of the first pass by itself, "
+                f"{number(pooled)} of all passes pooled. Whoever keeps the first pass keeps that."
+            )
     both = [
         f"`{name}`" for name, audits in noise.items() if mean(best(audits, ANSWERS, True)[1]) < HALF and gains(audits)
     ]
@@ -138,9 +147,14 @@ def page(folder: Path, sweeps: Mapping[str, Groups]) -> str:
         "",
         *table(noise, "defence", ANSWERS, True),
         "",
-        "From one pass:",
+        "From one pass, of each respondent another one, drawn by seed:",
         "",
         *table(noise, "defence", ANSWERS, False),
+        "",
+        "Tokens read of each pass by itself, by the attack that reads most of it. A defence that has to be learned",
+        "hides nothing in the first: who keeps that pass alone reads more than the pooled figures above say.",
+        "",
+        *by_pass(noise),
         "",
         "Sizes are in units of the public table (docs/split-llama.md). A clip alone is undone by directions.",
         "",

@@ -91,6 +91,23 @@ def best(audits: Sequence[Audit], metric: str, last: bool) -> tuple[str, list[fl
     return max(found.items(), key=lambda item: sum(item[1]) / len(item[1]))
 
 
+def alone(audits: Sequence[Audit]) -> list[list[float]]:
+    """Of each pass by itself the tokens that are read by the attack that reads most of it, by its mean over seeds."""
+    curves = [[audit.series[name].y for audit in audits] for name in sorted(audits[0].series)]
+    passes = range(len(curves[0][0]))
+    return [max(([curve[at] for curve in runs] for runs in curves), key=sum) for at in passes]
+
+
+def by_pass(groups: Groups) -> Iterator[str]:
+    """A row per group: `alone`."""
+    rows = {name: alone(audits) for name, audits in groups.items()}
+    passes = range(1, max(map(len, rows.values())) + 1)
+    yield f"| defence | {' | '.join(f'pass {number}' for number in passes)} |"
+    yield f"|---|{'---|' * len(passes)}"
+    for name, read_of in rows.items():
+        yield f"| {name} | {' | '.join(over_runs(shares, share=True) for shares in read_of)} |"
+
+
 def mean(numbers: Sequence[float]) -> float:
     return sum(numbers) / len(numbers)
 

@@ -81,6 +81,16 @@ def test_headline_without_coins(inputs: Audit) -> None:
     assert "label coins" not in words.headline(inputs)
 
 
+def test_the_headline_names_a_release_that_says_more_by_itself_than_all_pooled(inputs: Audit) -> None:
+    """A defence that is learned hides nothing at first, and pooling may lose that."""
+    line = replace(inputs.series[ATTACK], x=(1.0, 2.0), y=(0.97, 0.2))
+    low = reading(replace(inputs, series={ATTACK: line}), value=0.9, low=0.8)
+    said = ".900 of the respondents' answer tokens were read by a curious server, .970 from release 1 by itself ("
+    assert said in words.headline(low)
+    level = reading(replace(inputs, series={ATTACK: replace(line, y=(0.9, 0.2))}), value=0.9, low=0.8)
+    assert "by itself" not in words.headline(level)
+
+
 def test_an_attack_that_reads_no_more_than_a_language_model_is_not_credited() -> None:
     """Which says everything here: attacks read all as well. One that says half is beaten, and named as what was."""
     said = {}
