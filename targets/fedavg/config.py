@@ -120,8 +120,8 @@ def resolve(options: AuditOptions) -> FedConfig:
     if options.party not in (None, "server"):
         raise unknown("party", str(options.party), ("server",))
     data, model = options.data or DEFAULT_DATA, options.model or DEFAULT_MODEL
-    require_data(data, NAME)
     tuning = read_recipe(FedTuning, model, options.settings, _PRETRAINED, NAME)
+    require_data(data, NAME, tuning.schema)
     return FedConfig(data=data, model=model, tuning=tuning, seed=options.seed)
 
 

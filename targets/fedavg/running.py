@@ -14,7 +14,8 @@ from privbench.targets.fedavg.config import FedConfig
 from privbench.targets.fedavg.rounds import Whole, called, federate
 from privbench.targets.fedavg.tape import UpdateTape
 from privbench.targets.split_llama.adapters import state
-from privbench.targets.split_llama.running import Material, answered, other_methods
+from privbench.targets.split_llama.material import Material
+from privbench.targets.split_llama.running import answered, other_methods
 from privbench.targets.split_llama.system import shards_of, untuned
 
 
@@ -36,14 +37,14 @@ def run_audited(config: FedConfig, rng: np.random.Generator, report: Progress, f
     utility = answered(model.client, model.server, material, others, rng, report)
     secrets = Secrets(material.natural(np.arange(len(material.train))))
     notes = (*material.notes, *untold, *_of_one_mind(material, tuning.clients), *seen.notes)
-    fingerprint = material.people.fingerprint
+    fingerprint = material.fingerprint
     return TargetRun(transcript, None, secrets, utility, seen.diagnostics, fingerprint, notes=notes)
 
 
 def _of_one_mind(material: Material, clients: int) -> Iterator[str]:
     """Clients whose respondents all give one answer: such an update tells it, and teaches nothing else."""
+    holder, said = material.holder, np.array(material.said)
     for client in range(clients):
-        rows = np.flatnonzero(material.holder == client)
-        said = {material.told[int(material.order[row])].answer for row in rows}
-        if len(said) == 1:
-            yield f"All {len(rows)} respondents of {called(client)} gave the same answer, '{said.pop()}'."
+        answers = said[holder == client]
+        if len(set(answers)) == 1:
+            yield f"All {len(answers)} respondents of {called(client)} gave the same answer, '{answers[0]}'."

@@ -12,6 +12,7 @@ from privbench.data.surveys.schema import Outcome
 from privbench.stats import answers as metrics
 from privbench.stats.answers import Undefined
 from privbench.stats.auc import Interval
+from privbench.stats.weighted import weighted
 from privbench.target import Utility
 from privbench.targets.split_llama.batches import collate
 from privbench.targets.split_llama.halves import Client, Server
@@ -19,6 +20,8 @@ from privbench.targets.split_llama.scoring import generate, score
 from privbench.targets.split_llama.tokens import Encoder
 
 BATCH = 16
+ALL_SURVEYS = "all surveys"
+"""The task of utilities over several surveys."""
 
 
 @dataclass(frozen=True)
@@ -107,25 +110,49 @@ def utilities(
             continue
         more = measure.gain(name, ours, majority)
         beside = {other: found.value for other, theirs in others.items() if (found := measure.value(name, theirs))}
-        rows.append(
-            Utility(
-                task=outcome.name,
-                metric=name + how,
-                value=value.value,
-                low=value.low,
-                high=value.high,
-                n=value.n,
-                split="test",
-                baseline_name="most frequent answer",
-                baseline=value.value - more.value,
-                baseline_other_seed=None,
-                gain=more.value,
-                gain_low=more.low,
-                gain_high=more.high,
-                references=beside,
-            )
-        )
+        rows.append(_row(outcome.name, name + how, value, more, beside))
     return tuple(rows)
+
+
+def pooled(surveys: Sequence[Sequence[Utility]]) -> tuple[Utility, ...]:
+    """Over the test respondents of all surveys: of each metric that all surveys have, and of every method that all
+    have, the mean weighted by test respondents. A metric is computed within each survey, whose options it is about.
+    """
+    by_metric = [{item.metric: item for item in survey} for survey in surveys]
+    found = []
+    for metric in by_metric[0]:
+        if not all(metric in survey for survey in by_metric):
+            continue
+        rows = [survey[metric] for survey in by_metric]
+        value = weighted([Interval(item.value, item.low, item.high, item.n) for item in rows])
+        more = weighted([Interval(item.gain, item.gain_low, item.gain_high, item.n) for item in rows])
+        beside = {
+            other: float(np.average([item.references[other] for item in rows], weights=[item.n for item in rows]))
+            for other in rows[0].references
+            if all(other in item.references for item in rows)
+        }
+        found.append(_row(ALL_SURVEYS, metric, value, more, beside))
+    return tuple(found)
+
+
+def _row(task: str, metric: str, value: Interval, gain: Interval, beside: Mapping[str, float]) -> Utility:
+    """Beside the most frequent answer and other methods."""
+    return Utility(
+        task=task,
+        metric=metric,
+        value=value.value,
+        low=value.low,
+        high=value.high,
+        n=value.n,
+        split="test",
+        baseline_name="most frequent answer",
+        baseline=value.value - gain.value,
+        baseline_other_seed=None,
+        gain=gain.value,
+        gain_low=gain.low,
+        gain_high=gain.high,
+        references=beside,
+    )
 
 
 @dataclass(frozen=True)

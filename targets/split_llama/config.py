@@ -45,9 +45,11 @@ class Tuning(Recipe):
     over the training respondents, of the largest client. Defaults are those of model tiny; docs/split-llama.md has
     those of a pretrained one beside them.
 
-    outcome        of the survey; its first when empty
+    outcome        of the survey; its first when empty; of several surveys one each, as A:B
     leaks          drop (default) or keep: columns and answers that give the outcome away
     share          of the training respondents over clients: even, power, one-large, or one number each, as 5:3:2
+    schema         homogeneous: all clients hold one survey; moderate, heterogeneous: two, or all invented ones, the
+                   c-th client the c-th of them and so on in turn
     schedule       round-robin: one client half is handed on from client to client; parallel: each has its own, averaged
                    by respondents every `sync` steps
     k              trunk layers at the client; labels: server, or client (U-shape)
@@ -148,12 +150,12 @@ def resolve(options: AuditOptions, registry: Registry) -> SplitLlamaConfig:
     if options.party not in (None, "server"):
         raise unknown("party", str(options.party), ("server",))
     data, model = options.data or DEFAULT_DATA, options.model or DEFAULT_MODEL
-    require_data(data, "split-llama")
     spec = options.defenses[0] if options.defenses else "none"
     defense: CutDefense | None = None
     if spec != "none":
         defense = build_defense(spec, registry, CutDefense, "split-llama")  # type: ignore[type-abstract]
     tuning = _tuning(model, options.settings)
+    require_data(data, "split-llama", tuning.schema)
     return SplitLlamaConfig(
         data=data, model=model, tuning=tuning, defense=defense, defense_spec=spec, seed=options.seed
     )

@@ -30,9 +30,9 @@ from privbench.targets.split_llama.answering import likelihoods
 from privbench.targets.split_llama.coins import OUTCOME
 from privbench.targets.split_llama.config import SplitLlamaConfig, Tuning
 from privbench.targets.split_llama.halves import Client, Exchange, Server
+from privbench.targets.split_llama.material import Material
 from privbench.targets.split_llama.public import PublicText
 from privbench.targets.split_llama.recipe import LlamaConfig
-from privbench.targets.split_llama.running import Material
 from privbench.targets.split_llama.system import System
 from privbench.targets.split_llama.tape import sequences
 from privbench.targets.split_llama.tune import tune
@@ -77,7 +77,7 @@ def run_membership(config: SplitLlamaConfig, rng: np.random.Generator, report: P
 
 @dataclass(frozen=True)
 class Game:
-    """Who is asked about and who of them a run trains on, drawn for a role of an audit.
+    """Who is asked about and who of them a run trains on, drawn for a role of an audit; all clients hold one survey.
 
     included uint8 [2 train]: 1 where a coin put one of the pool in. rng: what the run itself draws from.
     """
@@ -122,28 +122,29 @@ class Game:
     @property
     def asked(self) -> tuple[Encoded, ...]:
         """The pool and the population, in the order of the record."""
-        return (*self.pool.train, *self.pool.test[: self.population])
+        return (*self.pool.train, *self.pool.first.test[: self.population])
 
     def outputs(self, client: Client, server: Server, report: Progress) -> Arrays:
         """What tuned halves say to all of them: the log-likelihood of each whole answer [N, K]."""
-        prompts = [item.prompt for item in self.asked]
+        prompts, options = [item.prompt for item in self.asked], self.pool.first.options
         said = likelihoods(
-            client, server, prompts, self.pool.options, self.pool.encoder, partial(report, "asking about the pool")
+            client, server, prompts, options, self.pool.encoder, partial(report, "asking about the pool")
         )
         return {f"outputs/{OUTCOME}": said, "outputs/population": 1 - self._tossed}
 
     @property
     def answers(self) -> Arrays:
         """The outcome's true answer of each of them, by its place among the options [N]."""
-        told = self._told[self.pool.people.outcome.question.column]
-        return {f"outputs/{OUTCOME}/labels": self.pool.numbers(told)}
+        survey = self.pool.first
+        told = self._told[survey.people.outcome.question.column]
+        return {f"outputs/{OUTCOME}/labels": survey.numbers(told)}
 
     def secrets(self, *, told: bool) -> Arrays:
         """Who was trained on; with all that they said where it is told, which no reference holds."""
         members: Arrays = {MEMBER: np.concatenate([self.included, np.zeros(self._beyond, np.uint8)])}
         if not told:
             return members
-        people = self.pool.people
+        people = self.pool.first.people
         return members | {
             f"canary/{MEMBER}": self._tossed,
             f"labels/{OUTCOME}": self.answers[f"outputs/{OUTCOME}/labels"],
@@ -157,7 +158,7 @@ class Game:
         """What outlives the run."""
         pool = self.pool
         return TargetRun(
-            Transcript(arrays, metadata or {}), None, Secrets(secrets), (), diagnostics, pool.people.fingerprint,
+            Transcript(arrays, metadata or {}), None, Secrets(secrets), (), diagnostics, pool.fingerprint,
             flags, (*pool.notes, *notes),
         )  # fmt: skip
 
@@ -174,7 +175,7 @@ class Game:
     @property
     def _told(self) -> pd.DataFrame:
         """Every answer of the pool and the population."""
-        splits = self.pool.people.splits
+        splits = self.pool.first.people.splits
         whole = pd.concat([splits.train.answers.iloc[self.pool.order], splits.test.answers], ignore_index=True)
         return whole.iloc[: len(self.asked)]
 

@@ -23,6 +23,9 @@ from privbench.targets.split_llama.halves import BOTTLENECK
 DEFAULT_DATA, DEFAULT_MODEL = INVENTED, "tiny"
 NO_YES = ("no", "yes")
 SHARES = ("even", "power", "one-large")
+SCHEMAS: Mapping[str, int] = {"homogeneous": 1, "moderate": 2, "heterogeneous": len(synthetic.SURVEYS)}
+"""How many surveys the clients of a run hold, one each."""
+ONE_SURVEY = next(iter(SCHEMAS))
 PRETRAINED: Mapping[str, str] = {
     "train": "240", "validation": "40", "test": "100", "batch": "4", "rate": "1e-3", "train_head": "no", "shots": "2",
     "members": "no", "references": "0",
@@ -44,6 +47,7 @@ class Recipe:
     test: int = 500
     clients: int = 4
     share: str = "even"
+    schema: str = ONE_SURVEY
     bottleneck: int = BOTTLENECK
     rank: int = 16
     alpha: float = 32.0
@@ -61,6 +65,7 @@ class Recipe:
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "leaks": ("drop", "keep"),
+        "schema": tuple(SCHEMAS),
         "train_head": NO_YES,
         "prompting": NO_YES,
         "tabular": NO_YES,
@@ -77,6 +82,13 @@ class Recipe:
             if f.type != "str" and not (math.isfinite(value) and (value > 0 or value == lowest)):
                 raise InputError(f"{f.name} must be a positive number{' or 0' if lowest == 0 else ''}, got {value!r}.")
         _ = self.shares
+        if self.surveys > 1:
+            self._require_several()
+
+    @property
+    def surveys(self) -> int:
+        """How many surveys there are."""
+        return SCHEMAS[self.schema]
 
     @property
     def asks_members(self) -> bool:
@@ -99,6 +111,23 @@ class Recipe:
         if len(sizes) != self.clients or not all(0 < size < math.inf for size in sizes):
             raise InputError(f"share {self.share}: {self.clients} clients need {self.clients} positive numbers.")
         return tuple(size / math.fsum(sizes) for size in sizes)
+
+    def _require_several(self) -> None:
+        """`InputError` for what several surveys cannot be run with."""
+        count, named = self.surveys, self.outcome.split(":")
+        if self.clients < count:
+            raise InputError(
+                f"schema={self.schema} has {count} surveys, got {self.clients} clients: use {count} clients or more."
+            )
+        if self.outcome and len(named) != count:
+            raise InputError(
+                f"outcome {self.outcome}: with schema={self.schema} name {count} outcomes, one of each survey, as "
+                f"{':'.join('ABCDEF'[:count])}, or leave it out for the first of each."
+            )
+        if self.members == "yes":
+            raise InputError(
+                f"members=yes asks about one survey: with schema={self.schema} leave it out, or give --set members=no."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,18 +161,27 @@ Settings = TypeVar("Settings", bound=Recipe)
 def read_recipe(
     kind: type[Settings], model: str, given: Mapping[str, str], pretrained: Mapping[str, str], target: str
 ) -> Settings:
-    """The --set values over the defaults: those of `kind` for model tiny, for any other `pretrained` before them."""
-    chosen = given if model == DEFAULT_MODEL else {**PRETRAINED, **pretrained, **given}
+    """The --set values over the defaults: those of `kind` for model tiny, for any other `pretrained` before them; with
+    several surveys nobody asks about members.
+    """
+    base = {} if model == DEFAULT_MODEL else {**PRETRAINED, **pretrained}
+    unasked = {} if given.get("schema", ONE_SURVEY) == ONE_SURVEY else {"members": "no"}
+    chosen = {**base, **unasked, **given}
     values: dict[str, Any] = read_settings(kind, chosen, target)
     return kind(**values)
 
 
-def require_data(data: str, target: str) -> None:
+def require_data(data: str, target: str, schema: str) -> None:
     """`InputError` for data that neither target can read; no file is opened."""
     kind, _, name = data.partition(":")
     if kind not in (DEFAULT_DATA, *SURVEYS):
         raise unknown(f"data of target {target}", kind, (DEFAULT_DATA, *SURVEYS))
     if not invented(data):
         parse_spec(data)
+        if schema != ONE_SURVEY:
+            raise InputError(
+                f"schema={schema} takes the invented surveys, got {data}: leave --data out, or give "
+                f"{DEFAULT_DATA}:NAME for the first client's; with a survey of your own leave schema out."
+            )
     elif name and name not in synthetic.SURVEYS:
         raise unknown("synthetic survey", name, synthetic.SURVEYS)

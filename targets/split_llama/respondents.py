@@ -1,4 +1,4 @@
-"""From a data set's name to the respondents of a run: leaking columns dropped, duplicates and groups kept apart."""
+"""From data sets' names to the respondents of a run: leaking columns dropped, duplicates and groups kept apart."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from privbench.data.catalogue import invented
 from privbench.data.surveys import leaks
@@ -19,6 +20,7 @@ from privbench.data.surveys.survey import Survey
 from privbench.data.surveys.synthetic import synthetic
 from privbench.errors import InputError
 from privbench.targets.split_llama.recipe import Recipe
+from privbench.targets.split_llama.schemas import Part, parts_of
 
 SPARE = 1.5
 """Invented respondents for each one that is used: some are duplicates, or near ones."""
@@ -26,9 +28,12 @@ SPARE = 1.5
 
 @dataclass(frozen=True)
 class Respondents:
-    """notes: what was left out and why, in sentences; fingerprint: SHA-256 over every answer of the three sides."""
+    """Of one survey. clients: who of the run's clients hold it, in the order of `splits.client`; notes: what was left
+    out and why, in sentences; fingerprint: SHA-256 over every answer of the three sides.
+    """
 
     splits: SurveySplits
+    clients: tuple[int, ...]
     notes: tuple[str, ...]
     fingerprint: str
 
@@ -36,29 +41,45 @@ class Respondents:
     def outcome(self) -> Outcome:
         return self.splits.outcome
 
+    @property
+    def holder(self) -> npt.NDArray[np.int64]:
+        """Which of the run's clients holds each training respondent."""
+        return np.array(self.clients)[self.splits.client]
 
-def load(data: str, tuning: Recipe, rng: np.random.Generator) -> Respondents:
-    """Read or invent the survey and split it. `InputError` for whatever a user can mend."""
-    survey = _survey(data, tuning, rng)
-    outcome = survey.schema.outcome(tuning.outcome or None)
+    @property
+    def held_by(self) -> str:
+        """The survey and its clients, in words."""
+        who = ", ".join(str(client + 1) for client in self.clients)
+        return f"Survey {self.splits.train.schema.title}, client{'s' if len(self.clients) > 1 else ''} {who}"
+
+
+def load(data: str, tuning: Recipe, rng: np.random.Generator) -> tuple[Respondents, ...]:
+    """Read or invent the surveys and split them. `InputError` for whatever a user can mend."""
+    return tuple(_load(part, tuning.leaks == "drop", rng) for part in parts_of(data, tuning))
+
+
+def _load(part: Part, drops: bool, rng: np.random.Generator) -> Respondents:
+    survey = _survey(part, rng)
+    outcome = survey.schema.outcome(part.outcome or None)
     search = leaks.search(survey, outcome)
     found = search.leaks
-    kept = leaks.drop(survey, found) if tuning.leaks == "drop" else survey
+    kept = leaks.drop(survey, found) if drops else survey
     if not kept.inputs(outcome):
-        keep = " or keep what leaks, --set leaks=keep" if found and tuning.leaks == "drop" else ""
+        keep = " or keep what leaks, --set leaks=keep" if found and drops else ""
         raise InputError(f"outcome {outcome.name}: no question is left as input; choose another outcome{keep}.")
     splits = split(
         kept,
         outcome,
         rng,
-        train=tuning.train,
-        validation=tuning.validation,
-        test=tuning.test,
-        clients=tuning.clients,
-        share=tuning.shares,
+        train=part.train,
+        validation=part.validation,
+        test=part.test,
+        clients=len(part.clients),
+        share=part.share,
     )
     few = (search.note,) if search.note else ()
-    return Respondents(splits, (*_leaking(found, tuning), *few, *_notes(splits)), fingerprint(splits))
+    notes = (*_leaking(found, drops), *few, *_notes(splits))
+    return Respondents(splits, part.clients, notes, fingerprint(splits))
 
 
 def file_hash(data: str) -> str:
@@ -84,21 +105,21 @@ def fingerprint(splits: SurveySplits) -> str:
     return digest.hexdigest()
 
 
-def _survey(data: str, tuning: Recipe, rng: np.random.Generator) -> Survey:
-    if not invented(data):
-        return read_survey(data)
-    name = data.partition(":")[2]
-    count = int(SPARE * (tuning.train + tuning.validation + tuning.test))
+def _survey(part: Part, rng: np.random.Generator) -> Survey:
+    if not invented(part.data):
+        return read_survey(part.data)
+    name = part.data.partition(":")[2]
+    count = int(SPARE * (part.train + part.validation + part.test))
     return synthetic(rng, count, survey=name) if name else synthetic(rng, count)
 
 
-def _leaking(found: Sequence[Leak], tuning: Recipe) -> Iterator[str]:
+def _leaking(found: Sequence[Leak], drops: bool) -> Iterator[str]:
     """Each column once, with the first reason that was found."""
     reasons: dict[str, str] = {}
     for leak in found:
         reasons.setdefault(leak.column, leak.reason)
     for column, reason in reasons.items():
-        yield f"{'Dropped' if tuning.leaks == 'drop' else 'Kept'} {column}: {reason}."
+        yield f"{'Dropped' if drops else 'Kept'} {column}: {reason}."
 
 
 def _notes(splits: SurveySplits) -> Iterator[str]:
@@ -106,8 +127,9 @@ def _notes(splits: SurveySplits) -> Iterator[str]:
     train, validation, test = (len(side) for side in sides)
     groups = sum(len(np.unique(side.groups)) for side in sides)
     held = [f"{count:,}" for count in np.bincount(splits.client)]
+    who = "client" if len(held) == 1 else "clients"
     yield (
-        f"{train:,} respondents for training over {len(held)} clients ({', '.join(held)}), {validation:,} "
+        f"{train:,} respondents for training over {len(held)} {who} ({', '.join(held)}), {validation:,} "
         f"for validation, {test:,} for testing, in {groups:,} groups; no group is on two sides."
     )
     yield from splits.train.account.notes

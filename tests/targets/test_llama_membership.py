@@ -329,12 +329,14 @@ def test_the_true_answers_and_the_codes_are_the_respondents_own(llama: str, memb
     config = configured(llama, train=str(POOL))
     pool = membership.Material.load(config, data_rng)
     labels = members.transcript.array("outputs/outcome/labels")
-    assert [pool.encoder.answer(pool.options[label]) for label in labels[:POOL]] == [item.label for item in pool.train]
+    assert [pool.encoder.answer(pool.first.options[label]) for label in labels[:POOL]] == [
+        item.label for item in pool.train
+    ]
     assert np.array_equal(labels, members.secrets.array("labels/outcome"))
     told = members.secrets.array("inputs/questionnaire/codes")
-    questions = pool.people.splits.train.inputs(pool.people.outcome)
+    questions = pool.first.people.splits.train.inputs(pool.first.people.outcome)
     assert told.shape == (POOL + POPULATION, len(questions))
-    test = pool.people.splits.test.answers
+    test = pool.first.people.splits.test.answers
     for column, question in enumerate(questions):
         if question.answers:
             said = [None if code < 0 else question.answers[code] for code in told[POOL:, column]]

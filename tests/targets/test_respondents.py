@@ -20,7 +20,8 @@ SIZES: dict[str, Any] = {"train": 120, "validation": 20, "test": 40, "clients": 
 
 
 def people(data: str, seed: int = 0, **tuning: Any) -> Respondents:
-    return load(data, Tuning(**(SIZES | tuning)), np.random.default_rng(seed))
+    (found,) = load(data, Tuning(**(SIZES | tuning)), np.random.default_rng(seed))
+    return found
 
 
 def write_survey(path: Path, rows: int = 400, **columns: Sequence[str]) -> str:

@@ -167,8 +167,13 @@ def _targets(train: int, validation: int, test: int, shares: Sequence[float]) ->
     for name, size in {"train": train, "validation": validation, "test": test}.items():
         if size < 1:
             raise InputError(f"{name} = {size} must be at least 1.")
-    edges = np.round(np.cumsum([0, *shares]) * train).astype(np.int64)
-    return np.array([validation, test, *np.diff(edges)])
+    return np.array([validation, test, *portions(train, shares)])
+
+
+def portions(total: int, shares: Sequence[float]) -> Codes:
+    """So many records by shares of 1, as whole numbers that sum to the total."""
+    edges = np.round(np.cumsum([0, *shares]) * total).astype(np.int64)
+    return edges[1:] - edges[:-1]
 
 
 def _thin(survey: Survey, wanted: int, rng: np.random.Generator) -> Survey:
