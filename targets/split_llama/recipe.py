@@ -23,9 +23,9 @@ from privbench.targets.split_llama.halves import BOTTLENECK
 DEFAULT_DATA, DEFAULT_MODEL = INVENTED, "tiny"
 NO_YES = ("no", "yes")
 SHARES = ("even", "power", "one-large")
-SCHEMAS: Mapping[str, int] = {"homogeneous": 1, "moderate": 2, "heterogeneous": len(synthetic.SURVEYS)}
+ONE_SURVEY = "homogeneous"
+SCHEMAS: Mapping[str, int] = {ONE_SURVEY: 1, "moderate": 2, "heterogeneous": len(synthetic.SURVEYS)}
 """How many surveys the clients of a run hold, one each."""
-ONE_SURVEY = next(iter(SCHEMAS))
 PRETRAINED: Mapping[str, str] = {
     "train": "240", "validation": "40", "test": "100", "batch": "4", "rate": "1e-3", "train_head": "no", "shots": "2",
     "members": "no", "references": "0",
