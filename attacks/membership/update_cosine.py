@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +41,13 @@ def rounds_of(view: View) -> Iterator[list[Against]]:
             yield found
 
 
+def fitting(view: View, score: Callable[[Against], Scores]) -> Scores:
+    """Of all clients the largest score, since a member is at one of them, and the mean over rounds [m]."""
+    best = [np.max([score(item) for item in sent], axis=0) for sent in rounds_of(view)]
+    found: Scores = np.mean(best, axis=0)
+    return found
+
+
 def lacks_updates(view: View) -> str | None:
     """Why gradients cannot be held against updates, or None."""
     missing = ["asked/squares"] if "asked/squares" not in view.arrays else []
@@ -73,9 +80,7 @@ class UpdateCosine(MembershipAttack):
         return lacks_updates(view)
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
-        best = [np.max([_cosine(item) for item in sent], axis=0) for sent in rounds_of(view)]
-        found: Scores = np.mean(best, axis=0)
-        return found
+        return fitting(view, _cosine)
 
 
 def _cosine(item: Against) -> Scores:

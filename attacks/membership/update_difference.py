@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privbench.attack import AttackCard, Scores, View
-from privbench.attacks.membership.update_cosine import Against, lacks_updates, rounds_of
+from privbench.attacks.membership.update_cosine import Against, fitting, lacks_updates
 from privbench.membership import MembershipAttack
 from privbench.threat import Channel, Knowledge
 
@@ -35,10 +35,7 @@ class UpdateDifference(MembershipAttack):
         return lacks_updates(view)
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
-        found: Scores = np.mean(
-            [np.max([_shortened(item) for item in sent], axis=0) for sent in rounds_of(view)], axis=0
-        )
-        return found
+        return fitting(view, _shortened)
 
 
 def _shortened(item: Against) -> Scores:
