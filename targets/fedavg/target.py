@@ -86,10 +86,7 @@ class FedAvg(Target):
         return (server_with_updates(), *asking)
 
     def held(self, config: FedConfig) -> Mapping[str, Mapping[str, Any]]:
-        tuning = config.tuning
-        if not tuning.asks_members:
-            return {}
-        return {"members": {"candidates": 2 * tuning.train, "references": tuning.references, "blind": True}}
+        return {"members": config.members_held} if config.tuning.asks_members else {}
 
     def epsilons(self, config: FedConfig) -> tuple[Epsilon, ...]:
         return ()
@@ -108,10 +105,7 @@ class FedAvg(Target):
         from privbench.targets.fedavg.membership import run_membership
         from privbench.targets.fedavg.running import run_audited
 
-        def report(stage: str, share: float) -> None:
-            if progress is not None:
-                progress(f"{config.called}: {stage}", share)
-
+        report = config.telling(progress)
         with one_torch_thread():
             if config.role != "audited":
                 return run_membership(config, rng, report)

@@ -17,7 +17,7 @@ from privbench.data.surveys.read import parse_spec
 from privbench.data.surveys.splits import Share
 from privbench.errors import InputError, unknown
 from privbench.options import parse_number, read_settings
-from privbench.target import MEMBERS, REFERENCE, Role
+from privbench.target import MEMBERS, REFERENCE, Progress, Role
 from privbench.targets.split_llama.halves import BOTTLENECK
 
 DEFAULT_DATA, DEFAULT_MODEL = INVENTED, "tiny"
@@ -144,6 +144,21 @@ class LlamaConfig:
     def called(self) -> str:
         """What this run is called while it goes on."""
         return f"{self.role} run"
+
+    def telling(self, progress: Progress | None) -> Progress:
+        """Progress that says which run it is of, to nobody where nobody asks."""
+
+        def report(stage: str, share: float) -> None:
+            if progress is not None:
+                progress(f"{self.called}: {stage}", share)
+
+        return report
+
+    @property
+    def members_held(self) -> dict[str, Any]:
+        """What the runs about membership hold, by `Target.held`."""
+        tuning = self.tuning
+        return {"candidates": 2 * tuning.train, "references": tuning.references, "blind": True}
 
     @property
     def asking(self) -> tuple[Role, ...]:

@@ -107,7 +107,7 @@ class SplitLlama(Target):
         if config.coined:
             held["secret"] = {"moved": [OUTCOME]}
         if tuning.asks_members:
-            held["members"] = {"candidates": 2 * tuning.train, "references": tuning.references, "blind": True}
+            held["members"] = config.members_held
         return held
 
     def epsilons(self, config: SplitLlamaConfig) -> tuple[Epsilon, ...]:
@@ -127,10 +127,7 @@ class SplitLlama(Target):
         from privbench.targets.split_llama.membership import run_membership
         from privbench.targets.split_llama.running import run_audited
 
-        def report(stage: str, share: float) -> None:
-            if progress is not None:
-                progress(f"{config.called}: {stage}", share)
-
+        report = config.telling(progress)
         with one_torch_thread():
             if config.role not in ("clean", "audited"):
                 return run_membership(config, rng, report)
