@@ -56,7 +56,9 @@ def difference(first: Sequence[float], second: Sequence[float], level: float = 0
     half = interval.high - interval.value
     # Sums of decimal fractions: what is the same but for rounding is the same.
     if half <= 1e-12:
-        return Undefined(f"all {len(found)} differences are {found[0]:+.3g}, and without a spread nothing can be tested")
+        return Undefined(
+            f"all {len(found)} differences are {found[0]:+.3g}, and without a spread nothing can be tested"
+        )
     freedom = len(found) - 1
     t = interval.value / half * float(stats.t.isf((1 - level) / 2, freedom))
     return Difference(interval, float(2 * stats.t.sf(abs(t), freedom)))
@@ -66,6 +68,4 @@ def judge_cells(cells: Mapping[str, tuple[Sequence[float], Sequence[float]]], le
     """Each cell's two methods, tested together by Holm (1979): one family, whatever the cells' dependence."""
     found = {name: difference(*values, level) for name, values in cells.items()}
     p_values = [1.0 if isinstance(item, Undefined) else item.p_value for item in found.values()]
-    return {
-        name: Judged(item, value) for (name, item), value in zip(found.items(), adjusted(p_values), strict=True)
-    }
+    return {name: Judged(item, value) for (name, item), value in zip(found.items(), adjusted(p_values), strict=True)}
