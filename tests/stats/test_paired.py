@@ -65,7 +65,7 @@ def test_corrected_values_reject_what_holm_rejects(values: list[float]) -> None:
 
 
 def grid(rng: np.random.Generator, training: float, ahead: float = 0.0) -> Grid:
-    """Right answers of two methods [cells, seeds, respondents]: a respondent is as easy for the one as for the other, and
+    """Right answers of two methods [cells, seeds, respondents]: a respondent is as easy for one as for the other, and
     each training is luckier or less by `training`; their names could be swapped, but for `ahead`, by which the first
     one is better.
     """
