@@ -33,7 +33,8 @@ def _system(resolved: Mapping[str, Any]) -> Iterator[str]:
     if "model" in resolved:
         yield f"model {resolved['model']}"
     if isinstance(tuning, Mapping) and "rounds" in tuning:
-        yield f"{tuning['rounds']} rounds of {tuning['local_steps']} steps at each of {tuning['clients']} clients"
+        each = "on average over" if tuning.get("turns") == "sized" else "at each of"
+        yield f"{tuning['rounds']} rounds of {tuning['local_steps']} steps {each} {tuning['clients']} clients"
     elif isinstance(tuning, Mapping):
         yield f"{tuning['k']} layers at the client, labels at the {tuning['labels']}"
     if "model" in resolved and resolved["defense"] != "none":

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.data.catalogue import without_folders
+from privbench.data.surveys.splits import portions
 from privbench.errors import InputError, unknown
 from privbench.options import AuditOptions
 from privbench.targets.split_llama.recipe import (
@@ -37,7 +38,8 @@ class FedTuning(Recipe):
     over all steps of a client.
 
     rounds         in each of them the server hands its state to clients, which train it and send the difference
-    local_steps    steps of Adam that a client makes in a round; its optimiser stays with it
+    local_steps    steps of Adam that a client makes in a round, on average over clients where turns are sized and at
+                   least one; its optimiser stays with it
     fraction       of the clients that take part in a round, drawn by seed; one client at the least
     drop           how often a client drops out half-way through a round, from 0 to below 1; or who does, and in which
                    round, counted from 1, as 2@5:3@7
@@ -60,12 +62,19 @@ class FedTuning(Recipe):
             raise InputError(f"fraction must be above 0 and at most 1, got {self.fraction!r}.")
         _ = self._leaving
 
+    @property
+    def local(self) -> tuple[int, ...]:
+        """Steps of each client in a round."""
+        if self.turns == "equal":
+            return (self.local_steps,) * self.clients
+        return tuple(max(count, 1) for count in portions(self.clients * self.local_steps, self.weights).tolist())
+
     def one_pass(self, held: Sequence[int]) -> int:
         """The fewest rounds in which every client that is always drawn trains on each of its respondents once; as many
         more as fewer are drawn. held: how many each one has.
         """
-        batches = max(-(-count // self.batch) for count in held)
-        return math.ceil(-(-batches // self.local_steps) / self.fraction)
+        rounds = max(-(-count // (self.batch * local)) for count, local in zip(held, self.local, strict=True))
+        return math.ceil(rounds / self.fraction)
 
     def leaves(self, rounds: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
         """Who drops out of which round if it takes part, [rounds, clients]."""

@@ -118,13 +118,15 @@ def federate(
     """
     sampling, dropping = rng.spawn(2)
     leaves = tuning.leaves(rounds, dropping)
-    local, started = tuning.local_steps, time.monotonic()
-    institutes = [Institute(model, shard, tuning, rounds * local, rng) for shard in shards]
+    started = time.monotonic()
+    institutes = [
+        Institute(model, shard, tuning, rounds * local, rng) for shard, local in zip(shards, tuning.local, strict=True)
+    ]
     each = max(round(tuning.fraction * len(institutes)), 1)
     for number in range(rounds):
         start, taken, missed = state(model), dict[int, Trained](), dict[int, Why]()
         for client in sorted(sampling.choice(len(institutes), each, replace=False).tolist()):
-            left = bool(leaves[number, client])
+            left, local = bool(leaves[number, client]), tuning.local[client]
             steps = range(number * local, number * local + (local // 2 if left else local))
             trained = institutes[client].train(start, steps)
             if left:

@@ -50,6 +50,7 @@ class Tuning(Recipe):
     share          of the training respondents over clients: even, power, one-large, or one number each, as 5:3:2
     schema         homogeneous: all clients hold one survey; moderate, heterogeneous: two, or all invented ones, the
                    c-th client the c-th of them and so on in turn
+    turns          equal: one client after the other; sized: each as often as it holds respondents
     schedule       round-robin: one client half is handed on from client to client; parallel: each has its own, averaged
                    by respondents every `sync` steps
     k              trunk layers at the client; labels: server, or client (U-shape)
@@ -91,6 +92,13 @@ class Tuning(Recipe):
     }
     from_zero: ClassVar[tuple[str, ...]] = (*Recipe.from_zero, "k", "steps", "public", "record")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.schedule == "parallel" and self.turns != "equal":
+            raise InputError(
+                f"turns={self.turns} with schedule=parallel: side by side nobody takes turns; leave one of them out."
+            )
+
     @property
     def placement(self) -> Placement:
         return cast("Placement", self.labels)
@@ -109,8 +117,14 @@ class Tuning(Recipe):
 
     def one_pass(self, held: Sequence[int]) -> int:
         """The fewest steps in which every client sends each of its respondents once; held: how many each one has."""
-        batches = max(-(-count // self.sent_at_once(client)) for client, count in enumerate(held))
-        return batches if self.schedule == "parallel" else self.clients * batches
+        batches = [-(-count // self.sent_at_once(client)) for client, count in enumerate(held)]
+        if self.schedule == "parallel" or self.turns == "equal":
+            return max(batches) * (1 if self.schedule == "parallel" else self.clients)
+        steps, order = 0, self.senders()
+        while max(batches) > 0:
+            batches[next(order)] -= 1
+            steps += 1
+        return steps
 
 
 @dataclass(frozen=True, kw_only=True)

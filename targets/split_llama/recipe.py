@@ -6,15 +6,18 @@ share is set once, here.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeVar, cast
+
+import numpy as np
 
 from privbench.data.catalogue import INVENTED, SURVEYS, invented
 from privbench.data.surveys import synthetic
 from privbench.data.surveys.read import parse_spec
-from privbench.data.surveys.splits import Share
+from privbench.data.surveys.splits import Share, parts
 from privbench.errors import InputError, unknown
 from privbench.options import parse_number, read_settings
 from privbench.target import MEMBERS, REFERENCE, Progress, Role
@@ -23,6 +26,7 @@ from privbench.targets.split_llama.halves import BOTTLENECK
 DEFAULT_DATA, DEFAULT_MODEL = INVENTED, "tiny"
 NO_YES = ("no", "yes")
 SHARES = ("even", "power", "one-large")
+TURNS = ("equal", "sized")
 ONE_SURVEY = "homogeneous"
 SCHEMAS: Mapping[str, int] = {ONE_SURVEY: 1, "moderate": 2, "heterogeneous": len(synthetic.SURVEYS)}
 """How many surveys the clients of a run hold, one each."""
@@ -48,6 +52,7 @@ class Recipe:
     clients: int = 4
     share: str = "even"
     schema: str = ONE_SURVEY
+    turns: str = TURNS[0]
     bottleneck: int = BOTTLENECK
     rank: int = 16
     alpha: float = 32.0
@@ -66,6 +71,7 @@ class Recipe:
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "leaks": ("drop", "keep"),
         "schema": tuple(SCHEMAS),
+        "turns": TURNS,
         "train_head": NO_YES,
         "prompting": NO_YES,
         "tabular": NO_YES,
@@ -111,6 +117,25 @@ class Recipe:
         if len(sizes) != self.clients or not all(0 < size < math.inf for size in sizes):
             raise InputError(f"share {self.share}: {self.clients} clients need {self.clients} positive numbers.")
         return tuple(size / math.fsum(sizes) for size in sizes)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """What each client holds of all training respondents, as a part of 1."""
+        return tuple(parts(self.shares, self.clients))
+
+    def senders(self) -> Iterator[int]:
+        """Whose turn it is, without end: one client after the other, or each as often as it holds respondents.
+
+        Sized, the next is always who is furthest behind its part of the turns, the first of several.
+        """
+        if self.turns == "equal":
+            yield from itertools.cycle(range(self.clients))
+        weights, behind = np.array(self.weights), np.zeros(self.clients)
+        while True:
+            behind += weights
+            client = int(np.argmax(behind.round(9)))  # sums of fractions that are equal but for rounding
+            behind[client] -= 1
+            yield client
 
     def _require_several(self) -> None:
         """`InputError` for what several surveys cannot be run with."""

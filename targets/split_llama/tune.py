@@ -1,8 +1,8 @@
 """LoRA tuning of both halves by several clients in turn, or side by side.
 
 Round-robin: one client half is handed on from client to client with its optimiser's state; each step is one client's
-batch. Parallel (as SplitFed, Thapa et al. 2022): every client has a half of its own and sends a batch in each step; the
-halves are averaged, weighted by respondents, every `sync` steps.
+batch, in turn or by size. Parallel (as SplitFed, Thapa et al. 2022): every client has a half of its own and sends a
+batch in each step; the halves are averaged, weighted by respondents, every `sync` steps.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -43,7 +44,8 @@ class Shard:
 
 def turns(tuning: Tuning, client: int) -> tuple[int, int]:
     """How many batches a client sends in the whole tuning, and of how many respondents."""
-    steps = tuning.steps if tuning.schedule == "parallel" else len(range(client, tuning.steps, tuning.clients))
+    parallel = tuning.schedule == "parallel"
+    steps = tuning.steps if parallel else list(islice(tuning.senders(), tuning.steps)).count(client)
     return steps, tuning.sent_at_once(client)
 
 
@@ -83,10 +85,10 @@ def tune(
     trainers = [Trainer(client, tuning, tuning.client_rate, tuning.steps) for client in clients]
     head = Trainer(server, tuning, 1.0, tuning.steps)
     feeds = [shard.batches(turns(tuning, number)[1], rng) for number, shard in enumerate(shards)]
-    passes, losses = [0] * len(shards), []
+    passes, losses, order = [0] * len(shards), [], tuning.senders()
     started = time.monotonic()
     for step in range(tuning.steps):
-        senders = range(len(shards)) if tuning.schedule == "parallel" else (step % len(shards),)
+        senders = range(len(shards)) if tuning.schedule == "parallel" else (next(order),)
         seen: list[float] = []
         for sender in senders:
             rows, last = next(feeds[sender])

@@ -300,12 +300,32 @@ def test_settings_that_are_refused(settings: dict[str, Any], message: str) -> No
         FedTuning(**settings)
 
 
+def test_who_holds_more_makes_more_steps() -> None:
+    """As many steps in a round as with equal turns, and one at the least."""
+    held = [12, 2, 2]
+    run = Run(held, rounds=2, turns="sized", share="12:2:2", local_steps=8)
+    assert run.tuning.local == (18, 3, 3)
+    assert all(
+        len(done.taken[client].losses) == sum(map(len, batches(held[client], number, local)))
+        for number, done in enumerate(run.rounds)
+        for client, local in enumerate(run.tuning.local)
+    )
+    assert FedTuning(clients=3, turns="sized", share="98:1:1", local_steps=1).local == (3, 1, 1)
+    assert FedTuning(clients=3, local_steps=4).local == (4, 4, 4)
+
+
+def batches(held: int, number: int, local: int) -> list[list[int]]:
+    """Respondents of each batch of two that a client trains on in a round, by their place in the pass."""
+    one_pass = [list(range(start, min(start + 2, held))) for start in range(0, held, 2)]
+    return [one_pass[step % len(one_pass)] for step in range(number * local, (number + 1) * local)]
+
+
 def test_one_pass_is_one_pass() -> None:
     """With a round fewer somebody of the largest client is left out."""
     held = [5, 11]
     tuning = FedTuning(**{**STEP, **PARTS}, clients=2, local_steps=2)
     assert tuning.one_pass(held) == 3
-    assert FedTuning(batch=2, local_steps=2, fraction=0.5).one_pass(held) == 6
+    assert FedTuning(clients=2, batch=2, local_steps=2, fraction=0.5).one_pass(held) == 6
     for rounds, everybody in ((3, True), (2, False)):
         run = Run(held, rounds=rounds)
         assert all(len(run.seen.trained_on[client]) == count for client, count in enumerate(held)) == everybody

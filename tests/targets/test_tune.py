@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from small_llama import CONTEXT, word_tokenizer
 
 from privbench.conformance.base import global_generators
 from privbench.data.surveys.samples import samples
+from privbench.data.surveys.splits import portions
 from privbench.data.surveys.synthetic import synthetic
 from privbench.errors import InputError
 from privbench.targets.split_llama import tune as tuning_module
@@ -85,6 +87,41 @@ def test_in_turn_one_half_is_handed_on(people: tuple[Encoded, ...]) -> None:
     assert len(run.system.clients) == 1
     assert [client for client, _, _ in run.sent] == [step % 3 for step in range(12)]
     assert len(run.losses) == 12
+
+
+def test_who_holds_more_has_more_turns(people: tuple[Encoded, ...]) -> None:
+    run = Run(people, [0, 0, 0, 0, 0, 0, 1, 1, 2], steps=18, turns="sized", share="6:2:1")
+    sent = [client for client, _, _ in run.sent]
+    assert [sent.count(client) for client in range(3)] == [12, 4, 2]
+    assert sent[:9] == sent[9:], "nobody waits for others to be done"
+    assert len([1 for who, _, _ in run.ended if who == 0]) == whole_passes(run.tuning, 0, 6) == 4
+
+
+@given(st.lists(st.integers(1, 50), min_size=2, max_size=10), st.integers(1, 200))
+def test_nobody_is_more_than_a_turn_ahead_of_its_part(sizes: list[int], steps: int) -> None:
+    tuning = Tuning(clients=len(sizes), share=":".join(map(str, sizes)), turns="sized")
+    parts = [steps * size / sum(sizes) for size in sizes]
+    counts = [turns(replace(tuning, steps=steps), client)[0] for client in range(len(sizes))]
+    assert sum(counts) == steps
+    assert all(count - part <= 1 + 1e-6 for count, part in zip(counts, parts, strict=True))
+
+
+@pytest.mark.parametrize("share", ["even", "one-large", "power"])
+def test_one_pass_by_size_is_one_pass(share: str) -> None:
+    """With a step fewer, somebody of some client is not sent."""
+    tuning = Tuning(clients=5, share=share, turns="sized", batch=4)
+    held = portions(200, tuning.weights).tolist()
+    steps = tuning.one_pass(held)
+    for count, everybody in ((steps, True), (steps - 1, False)):
+        given = [turns(replace(tuning, steps=count), client)[0] for client in range(5)]
+        assert all(sent * 4 >= wanted for sent, wanted in zip(given, held, strict=True)) == everybody
+
+
+def test_side_by_side_nobody_takes_turns() -> None:
+    with pytest.raises(InputError, match="turns=sized with schedule=parallel"):
+        Tuning(schedule="parallel", turns="sized")
+    with pytest.raises(InputError, match="turns"):
+        Tuning(turns="random")
 
 
 def test_side_by_side_every_client_sends_in_every_step(people: tuple[Encoded, ...]) -> None:
