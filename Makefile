@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EPS ?= 0.5
 OUT ?= out/prism
 
-.PHONY: audit test test-all check bench reports pretrain clean smollm2
+.PHONY: audit test test-all check bench reports grid pretrain clean smollm2
 
 audit: $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps $(EPS) --out $(OUT) --exit-zero
@@ -36,9 +36,10 @@ SWEEP := reports/prism-noise-sweep
 LLAMA := reports/split-llama
 MEMBERS := reports/membership-inversion
 TOKENS := reports/split-llama-inversion
+BOTH := reports/split-vs-federated
 SURVEYS ?= ../shared/data
 reports: $(REPORT)/nominal/audit.json $(REPORT)/site/audit.json $(SWEEP)/sweep.json $(LLAMA)/README.md \
-         $(MEMBERS)/README.md $(TOKENS)/README.md
+         $(MEMBERS)/README.md $(TOKENS)/README.md $(BOTH)/README.md
 
 $(REPORT)/nominal/audit.json: | $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps 0.5 --out $(@D) --exit-zero
@@ -127,6 +128,39 @@ $(LLAMA)/cost.json: | $(VENV)/.installed
 
 $(LLAMA)/README.md: $(LLAMA)/learning/sweep.json $(LLAMA)/smollm2/sweep.json $(LLAMA)/cost.json $(LLAMA)/page.py
 	$(BIN)/python $(LLAMA)/page.py
+
+# Split learning and federated averaging, cell by cell; `make grid` makes the grid alone. Killed, each goes on.
+BOTH_SWEEP := --set clients=10 --set train=2000 --set validation=250 --set test=500 --set prompting=no --set members=no \
+  --set turns=sized --exit-zero
+SPLIT_SWEEP := sweep --target split-llama --attacks inversion/nearest-token --set steps=500 --set record=40 \
+  --set public=0 --set prior=no $(BOTH_SWEEP)
+FED_SWEEP := sweep --target fedavg --attacks membership/update-cosine --set rounds=10 --set warmup=2 $(BOTH_SWEEP)
+GRID := --set share=even,power,one-large --seeds 5
+LEVELS_homogeneous := exhaustion
+LEVELS_moderate := exhaustion:low mood
+LEVELS_heterogeneous := exhaustion:low mood:tired by day:satisfied with life
+SCHEMAS := homogeneous moderate heterogeneous
+GRID_SWEEPS := $(foreach method,split fedavg,$(SCHEMAS:%=$(BOTH)/grid/%/$(method)/sweep.json))
+grid: $(GRID_SWEEPS)
+
+$(BOTH)/grid/%/split/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(SPLIT_SWEEP) $(GRID) --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
+
+$(BOTH)/grid/%/fedavg/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(FED_SWEEP) $(GRID) --set rate=8e-3 --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
+
+$(BOTH)/rates/split/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(SPLIT_SWEEP) --set rate=2e-3,4e-3,8e-3 --set outcome=exhaustion --seed 100 --out $(@D)
+
+$(BOTH)/rates/fedavg/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(FED_SWEEP) --set rate=4e-3,8e-3,1.6e-2 --set outcome=exhaustion --seed 100 --out $(@D)
+
+$(BOTH)/level.json: | $(VENV)/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python $(BOTH)/level.py $(@D)
+
+$(BOTH)/README.md: $(GRID_SWEEPS) $(BOTH)/rates/split/sweep.json $(BOTH)/rates/fedavg/sweep.json $(BOTH)/level.json \
+                   $(wildcard $(BOTH)/*.py)
+	$(BIN)/python $(BOTH)/page.py
 
 # The tiny base of split_llama, its tokenizer and its card: minutes on one core, the same files for the same versions.
 pretrain: $(VENV)/.installed
