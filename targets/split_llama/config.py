@@ -50,6 +50,7 @@ class Tuning(Recipe):
     share          of the training respondents over clients: even, power, one-large, or one number each, as 5:3:2
     schema         homogeneous: all clients hold one survey; moderate, heterogeneous: two, or all invented ones, the
                    c-th client the c-th of them and so on in turn
+    unseen         an invented survey that no client holds and that is asked about, as NAME or NAME:OUTCOME
     turns          equal: one client after the other; sized: each as often as it holds respondents
     schedule       round-robin: one client half is handed on from client to client; parallel: each has its own, averaged
                    by respondents every `sync` steps

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.data.surveys.samples import Sample, samples
+from privbench.seeds import stream
 from privbench.targets.split_llama import models, respondents
 from privbench.targets.split_llama.coins import OUTCOME
 from privbench.targets.split_llama.models import Base
@@ -67,7 +68,7 @@ class Asked:
 @dataclass(frozen=True)
 class Material:
     """surveys: the first client's first; order, train: a permutation of all of their training respondents, and in it
-    the tokens of each.
+    the tokens of each; unseen: a survey that no client holds, and that is asked about.
     """
 
     surveys: tuple[Asked, ...]
@@ -75,6 +76,7 @@ class Material:
     encoder: Encoder
     order: npt.NDArray[np.int64]
     train: tuple[Encoded, ...]
+    unseen: Asked | None = None
 
     @classmethod
     def load(cls, config: LlamaConfig, rng: np.random.Generator) -> Material:
@@ -85,7 +87,10 @@ class Material:
         surveys = tuple(Asked.encode(each, encoder) for each in people)
         train = [item for survey in surveys for item in survey.train]
         order = rng.permutation(len(train))  # a file may be sorted: the first respondents are recorded
-        return cls(surveys, base, encoder, order, tuple(train[int(i)] for i in order))
+        # Drawn apart, so that all else is as it is without it.
+        apart = respondents.load_unseen(config.data, config.tuning, stream(config.seed, "unseen survey"))
+        unseen = None if apart is None else Asked.encode(apart, encoder)
+        return cls(surveys, base, encoder, order, tuple(train[int(i)] for i in order), unseen)
 
     @property
     def first(self) -> Asked:
@@ -110,7 +115,9 @@ class Material:
         return tuple(told[int(i)] for i in self.order)
 
     def train_of(self, survey: Asked) -> tuple[Encoded, ...]:
-        """Those of `train` who were asked this survey's questions."""
+        """Those of `train` who were asked this survey's questions; of one that no client holds those for baselines."""
+        if survey is self.unseen:
+            return survey.train
         return tuple(self.train[int(i)] for i in np.flatnonzero(np.isin(self.holder, survey.people.clients)))
 
     def natural(self, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.int64]]:
@@ -119,17 +126,23 @@ class Material:
         return {f"labels/{OUTCOME}": labels[self.order[rows]]}
 
     @property
+    def asked(self) -> tuple[Asked, ...]:
+        """Every survey whose test respondents are asked, one that no client holds last."""
+        return (*self.surveys, *(() if self.unseen is None else (self.unseen,)))
+
+    @property
     def fingerprint(self) -> str:
         """Of the one survey, or of those of all together."""
-        found = [survey.people.fingerprint for survey in self.surveys]
+        found = [survey.people.fingerprint for survey in self.asked]
         return found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of the data."""
-        everybody = [*self.train, *chain.from_iterable(survey.test for survey in self.surveys)]
+        everybody = [*self.train, *chain.from_iterable(survey.test for survey in self.asked)]
         cut_short = _cut_short(*lost(everybody), len(everybody), self.base.context)
-        return *_told_of([survey.people for survey in self.surveys]), *cut_short
+        apart = () if self.unseen is None else _of_nobodys(self.unseen.people)
+        return *_told_of([survey.people for survey in self.surveys]), *apart, *cut_short
 
 
 def _told_of(surveys: Sequence[Respondents]) -> Iterator[str]:
@@ -141,6 +154,14 @@ def _told_of(surveys: Sequence[Respondents]) -> Iterator[str]:
     for people in surveys:
         yield from (f"{people.held_by}: {note}" for note in people.notes if note not in everywhere)
     yield from (*everywhere, UNASKED)
+
+
+def _of_nobodys(people: Respondents) -> Iterator[str]:
+    yield (
+        f"{people.held_by}: the trained model is asked about it as well. Those of its respondents who are for training "
+        "make its baselines, and no more."
+    )
+    yield from (f"{people.held_by}: {note}" for note in people.notes)
 
 
 def _cut_short(count: int, most: int, total: int, context: int) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ class Recipe:
     share: str = "even"
     schema: str = ONE_SURVEY
     turns: str = TURNS[0]
+    unseen: str = ""
     bottleneck: int = BOTTLENECK
     rank: int = 16
     alpha: float = 32.0

@@ -20,10 +20,12 @@ from privbench.data.surveys.survey import Survey
 from privbench.data.surveys.synthetic import synthetic
 from privbench.errors import InputError
 from privbench.targets.split_llama.recipe import Recipe
-from privbench.targets.split_llama.schemas import Part, parts_of
+from privbench.targets.split_llama.schemas import Part, parts_of, unseen_of
 
 SPARE = 1.5
 """Invented respondents for each one that is used: some are duplicates, or near ones."""
+
+NOBODYS = "held by no client"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Respondents:
     @property
     def held_by(self) -> str:
         """The survey and its clients, in words."""
+        if not self.clients:
+            return f"Survey {self.splits.train.schema.title}, {NOBODYS}"
         who = ", ".join(str(client + 1) for client in self.clients)
         return f"Survey {self.splits.train.schema.title}, client{'s' if len(self.clients) > 1 else ''} {who}"
 
@@ -56,6 +60,12 @@ class Respondents:
 def load(data: str, tuning: Recipe, rng: np.random.Generator) -> tuple[Respondents, ...]:
     """Read or invent the surveys and split them. `InputError` for whatever a user can mend."""
     return tuple(_load(part, tuning.leaks == "drop", rng) for part in parts_of(data, tuning))
+
+
+def load_unseen(data: str, tuning: Recipe, rng: np.random.Generator) -> Respondents | None:
+    """The survey that no client holds, where one is asked about."""
+    part = unseen_of(data, tuning)
+    return None if part is None else _load(part, tuning.leaks == "drop", rng)
 
 
 def _load(part: Part, drops: bool, rng: np.random.Generator) -> Respondents:
@@ -74,7 +84,7 @@ def _load(part: Part, drops: bool, rng: np.random.Generator) -> Respondents:
         train=part.train,
         validation=part.validation,
         test=part.test,
-        clients=len(part.clients),
+        clients=max(len(part.clients), 1),
         share=part.share,
     )
     few = (search.note,) if search.note else ()

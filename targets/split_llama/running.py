@@ -25,6 +25,7 @@ from privbench.targets.split_llama.prior import foretold
 from privbench.targets.split_llama.prompting import prompted
 from privbench.targets.split_llama.public import PublicText, invented_texts
 from privbench.targets.split_llama.recipe import LlamaConfig
+from privbench.targets.split_llama.respondents import NOBODYS
 from privbench.targets.split_llama.system import WATCHED, System
 from privbench.targets.split_llama.tape import Tape
 from privbench.targets.split_llama.upward import Upward
@@ -100,10 +101,16 @@ def run_audited(config: SplitLlamaConfig, rng: np.random.Generator, report: Prog
 def other_methods(
     config: LlamaConfig, material: Material, rng: np.random.Generator, report: Progress
 ) -> tuple[tuple[Methods, ...], tuple[str, ...]]:
-    """Of each survey what simpler methods answer its test respondents' questions, by name, and what to say where one
-    cannot.
+    """Of each survey that is asked about what simpler methods answer its test respondents' questions, by name, and what
+    to say where one cannot.
     """
-    found, untold = zip(*(_methods(config, material, part, rng, report) for part in material.surveys), strict=True)
+    # What is drawn for a survey that no client holds leaves all else as it is without it.
+    apart = stream(config.seed, "examples of an unseen survey")
+    drawn = [apart if part is material.unseen else rng for part in material.asked]
+    found, untold = zip(
+        *(_methods(config, material, part, own, report) for part, own in zip(material.asked, drawn, strict=True)),
+        strict=True,
+    )
     return found, tuple(dict.fromkeys(chain.from_iterable(untold)))
 
 
@@ -133,10 +140,10 @@ def answered(
     report: Progress,
 ) -> tuple[Utility, ...]:
     """How right the tuned halves are about the test respondents, beside the `others` of each survey; of several surveys
-    about all of them first.
+    that clients hold about all of them first, and about one that none holds last.
     """
     found = []
-    for part, methods in zip(material.surveys, others, strict=True):
+    for part, methods in zip(material.asked, others, strict=True):
         people = part.people
         said = answer(
             client, server, [item.prompt for item in part.test], part.options, material.encoder,
@@ -144,7 +151,9 @@ def answered(
         )  # fmt: skip
         truth = people.splits.test.answers[people.outcome.question.column].tolist()
         found.append(utilities(people.outcome, truth, said, tabular.majority(people.splits), methods, rng))
-    return found[0] if len(found) == 1 else (*pooled(found), *chain.from_iterable(found))
+    apart = tuple(replace(item, task=f"{item.task}, {NOBODYS}") for item in chain(*found[len(material.surveys) :]))
+    held = found[: len(material.surveys)]
+    return (*(held[0] if len(held) == 1 else (*pooled(held), *chain.from_iterable(held))), *apart)
 
 
 def _coins(config: SplitLlamaConfig, material: Material) -> Coins:

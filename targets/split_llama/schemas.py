@@ -10,17 +10,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from privbench.data.catalogue import INVENTED
+from privbench.data.catalogue import INVENTED, invented
 from privbench.data.surveys.splits import Share, parts, portions
 from privbench.data.surveys.synthetic import SURVEYS
-from privbench.errors import InputError
+from privbench.errors import InputError, unknown
 from privbench.targets.split_llama.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class Part:
-    """One survey of a run. data: its name; outcome: "" for its first; clients: who of the run's clients hold it; share:
-    how its training respondents are spread over them.
+    """One survey of a run. data: its name; outcome: "" for its first; clients: who of the run's clients hold it, of one
+    that is unseen nobody; share: how its training respondents are spread over them.
     """
 
     data: str
@@ -54,6 +54,22 @@ def parts_of(data: str, tuning: Recipe) -> tuple[Part, ...]:
         name = f"{INVENTED}:{names[number]}"
         found.append(Part(name, outcomes[number], clients, train, validation[number], test[number], share))
     return tuple(found)
+
+
+def unseen_of(data: str, tuning: Recipe) -> Part | None:
+    """The survey that is asked about and that no client holds; as many respondents of it as of all others, for its
+    baselines and to be asked. `InputError` for one that does not exist, or that a client holds.
+    """
+    if not tuning.unseen:
+        return None
+    name, _, outcome = tuning.unseen.partition(":")
+    if name not in SURVEYS:
+        raise unknown("survey for unseen", name, SURVEYS)
+    held = _from(data.partition(":")[2])[: tuning.surveys] if invented(data) else []
+    if name in held:
+        raise InputError(f"unseen={name}: clients hold it; they hold {', '.join(held)}. Name another survey.")
+    sizes = tuning.train, tuning.validation, tuning.test
+    return Part(f"{INVENTED}:{name}", outcome, (), *sizes, share=(1.0,))
 
 
 def _from(first: str) -> list[str]:

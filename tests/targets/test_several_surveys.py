@@ -27,7 +27,7 @@ from privbench.targets.split_llama.answering import ALL_SURVEYS, pooled
 from privbench.targets.split_llama.config import Tuning
 from privbench.targets.split_llama.material import UNASKED, Material
 from privbench.targets.split_llama.respondents import load
-from privbench.targets.split_llama.schemas import Part, parts_of
+from privbench.targets.split_llama.schemas import Part, parts_of, unseen_of
 from privbench.targets.split_llama.target import SplitLlama
 
 GRID: Mapping[str, str] = {
@@ -251,3 +251,41 @@ def test_an_audit_by_the_command_line(command_line: CommandLine, llama: str, tmp
     text = (tmp_path / "out" / "audit.md").read_text(encoding="utf-8")
     assert "Survey Student Life, client 2: 12 respondents for training over 1 client (12)" in text
     assert command_line("verify", str(tmp_path / "out")).returncode == 0
+
+
+# A survey that no client holds
+
+
+@pytest.mark.parametrize(("target", "settings"), [(SplitLlama(), SPLIT), (FedAvg(), FED)])
+def test_a_survey_that_no_client_holds_is_asked_about_and_changes_nothing_else(
+    llama: str, target: Target, settings: Mapping[str, str]
+) -> None:
+    given = {**settings, "schema": "moderate", "prompting": "yes", "shots": "1"}
+    without = ran(target, llama, given)
+    beside = ran(target, llama, {**given, "unseen": "social:satisfied with life"})
+    count = len(without.utility)
+    assert beside.utility[:count] == without.utility
+    assert beside.diagnostics == without.diagnostics
+    apart = beside.utility[count:]
+    assert {item.task for item in apart} == {"satisfied with life, held by no client"}
+    assert {item.n for item in apart} == {int(settings["test"])}
+    assert {"logistic regression", "0-shot prompting"} <= set(apart[0].references)
+    assert any("Living Together, held by no client" in note for note in beside.notes)
+    assert beside.fingerprint != without.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"unseen": "sleep"}, "unseen=sleep: clients hold it"),
+        ({"unseen": "weather"}, "weather"),
+        ({"unseen": "campus", "schema": "homogeneous"}, ""),
+        ({"unseen": "wellbeing", "schema": "homogeneous"}, "unseen=wellbeing: clients hold it; they hold wellbeing"),
+    ],
+)
+def test_only_a_survey_that_nobody_holds_is_unseen(settings: Mapping[str, str], said: str) -> None:
+    if not said:
+        assert unseen_of("synthetic", tuning(**settings)) is not None
+        return
+    with pytest.raises(InputError, match=said):
+        unseen_of("synthetic", tuning(**settings))
