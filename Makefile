@@ -130,12 +130,14 @@ $(LLAMA)/README.md: $(LLAMA)/learning/sweep.json $(LLAMA)/smollm2/sweep.json $(L
 	$(BIN)/python $(LLAMA)/page.py
 
 # Split learning and federated averaging, cell by cell; `make grid` makes the grid alone. Killed, each goes on.
-BOTH_SWEEP := --set clients=10 --set train=2000 --set validation=250 --set test=500 --set prompting=no --set members=no \
+BOTH_SWEEP := --set clients=10 --set validation=250 --set test=500 --set members=no \
   --set turns=sized --exit-zero
+NO_PROMPTS := --set prompting=no
+MANY := --set train=2000
 SPLIT_SWEEP := sweep --target split-llama --attacks inversion/nearest-token --set steps=500 --set record=40 \
   --set public=0 --set prior=no $(BOTH_SWEEP)
 FED_SWEEP := sweep --target fedavg --attacks membership/update-cosine --set rounds=10 --set warmup=2 $(BOTH_SWEEP)
-GRID := --set share=even,power,one-large --seeds 5
+GRID := --set share=even,power,one-large --seeds 5 $(NO_PROMPTS) $(MANY)
 LEVELS_homogeneous := exhaustion
 LEVELS_moderate := exhaustion:low mood
 LEVELS_heterogeneous := exhaustion:low mood:tired by day:satisfied with life
@@ -150,16 +152,50 @@ $(BOTH)/grid/%/fedavg/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(FED_SWEEP) $(GRID) --set rate=8e-3 --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
 
 $(BOTH)/rates/split/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(SPLIT_SWEEP) --set rate=2e-3,4e-3,8e-3 --set outcome=exhaustion --seed 100 --out $(@D)
+	$(BIN)/privbench $(SPLIT_SWEEP) --set rate=2e-3,4e-3,8e-3 --set outcome=exhaustion --seed 100 $(NO_PROMPTS) $(MANY) --out $(@D)
 
 $(BOTH)/rates/fedavg/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(FED_SWEEP) --set rate=4e-3,8e-3,1.6e-2 --set outcome=exhaustion --seed 100 --out $(@D)
+	$(BIN)/privbench $(FED_SWEEP) --set rate=4e-3,8e-3,1.6e-2 --set outcome=exhaustion --seed 100 $(NO_PROMPTS) $(MANY) --out $(@D)
+
+# From few respondents to many, with as many steps.
+EFFICIENCY := --set train=100,250,500,1000,2000 --set outcome=exhaustion --seeds 3 $(NO_PROMPTS)
+$(BOTH)/efficiency/split/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(SPLIT_SWEEP) $(EFFICIENCY) --out $(@D)
+
+$(BOTH)/efficiency/fedavg/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(FED_SWEEP) $(EFFICIENCY) --set rate=8e-3 --out $(@D)
+
+# Asked about a survey that no client holds.
+UNSEEN := $(MANY) --set schema=moderate --set "outcome=$(LEVELS_moderate)" --set shots=0 --seeds 3 \
+  --set "unseen=sleep:tired by day,social:satisfied with life"
+$(BOTH)/transfer/split/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(SPLIT_SWEEP) $(UNSEEN) --out $(@D)
+
+$(BOTH)/transfer/fedavg/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(FED_SWEEP) $(UNSEEN) --set rate=8e-3 --out $(@D)
+
+# 10,000 respondents of four surveys, each seen once, beside one institute alone with its 2,500.
+ALONE := sweep --target split-llama --attacks inversion/nearest-token --set record=40 --set public=0 --set prior=no \
+  --set members=no --set validation=400 --seeds 3 --exit-zero
+$(BOTH)/generalist/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(ALONE) --set schema=heterogeneous --set "outcome=$(LEVELS_heterogeneous)" --set clients=4 \
+	  --set train=10000 --set test=800 --set steps=1250 --set shots=1 --out $(@D)
+
+LEVELS_wellbeing := exhaustion
+LEVELS_campus := low mood
+LEVELS_sleep := tired by day
+LEVELS_social := satisfied with life
+$(BOTH)/specialists/%/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(ALONE) --data synthetic:$* --set "outcome=$(LEVELS_$*)" --set clients=1 --set train=2500 \
+	  --set test=200 --set steps=313 --set prompting=no --out $(@D)
 
 $(BOTH)/level.json: | $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python $(BOTH)/level.py $(@D)
 
-$(BOTH)/README.md: $(GRID_SWEEPS) $(BOTH)/rates/split/sweep.json $(BOTH)/rates/fedavg/sweep.json $(BOTH)/level.json \
-                   $(wildcard $(BOTH)/*.py)
+BOTH_SWEEPS := $(GRID_SWEEPS) $(foreach name,rates efficiency transfer,$(BOTH)/$(name)/split/sweep.json \
+  $(BOTH)/$(name)/fedavg/sweep.json) $(BOTH)/generalist/sweep.json \
+  $(foreach name,wellbeing campus sleep social,$(BOTH)/specialists/$(name)/sweep.json)
+$(BOTH)/README.md: $(BOTH_SWEEPS) $(BOTH)/level.json $(wildcard $(BOTH)/*.py)
 	$(BIN)/python $(BOTH)/page.py
 
 # The tiny base of split_llama, its tokenizer and its card: minutes on one core, the same files for the same versions.
