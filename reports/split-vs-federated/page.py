@@ -25,6 +25,7 @@ from grid import (
     overall,
     read_rows,
 )
+from learning import efficiency, generalist, transfer
 from scipy import stats
 
 from privbench.report.words import interval, number
@@ -165,6 +166,26 @@ def main() -> None:
         "Each method has a rate of its own, chosen with another seed than the grid's (homogeneous, even):",
         "",
         *rates(),
+        "",
+        "## Few respondents, and many",
+        "",
+        "Accuracy with 500 batches in any case (homogeneous, even), three seeds:",
+        "",
+        *efficiency(FOLDER / "efficiency"),
+        "",
+        "## A survey left out",
+        "",
+        "Clients hold Wellbeing at Work and Student Life; the trained model is asked about another survey, with",
+        "questions and answers that nobody trained on. Accuracy, three seeds:",
+        "",
+        *transfer(FOLDER / "transfer"),
+        "",
+        "## One model for four surveys",
+        "",
+        "10,000 respondents of four institutes, each seen once by split learning, beside an institute alone with its",
+        "2,500. Accuracy, three seeds, which draw respondents for either anew:",
+        "",
+        *generalist(FOLDER),
         "",
         "## Does the test keep its level?",
         "",

@@ -1,0 +1,83 @@
+"""Beside the grid: from few respondents to many, of a survey left out, and one model for four surveys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from grid import ACCURACY, FEDAVG, SPLIT
+
+from privbench.report.sweep_utility import over_runs
+from privbench.report.words import number
+from privbench.sweep.record import Row, read_sweep
+from privbench.targets.split_llama.respondents import NOBODYS
+
+Items = Sequence[Mapping[str, Any]]
+METHODS = (SPLIT, FEDAVG)
+SURVEYS: Mapping[str, str] = {
+    "wellbeing": "exhaustion",
+    "campus": "low mood",
+    "sleep": "tired by day",
+    "social": "satisfied with life",
+}
+"""The invented surveys and the outcome of each."""
+
+
+def efficiency(folder: Path) -> Iterator[str]:
+    """Accuracy by respondents, with as many steps."""
+    rows = {method: _by(read_sweep(folder / method).rows, "train") for method in METHODS}
+    yield "| respondents | most frequent | logistic regression | split | FedAvg |"
+    yield "|---|---|---|---|---|"
+    for count in sorted(rows[SPLIT], key=int):
+        found = {method: _items(rows[method][count], None) for method in METHODS}
+        beside = _baselines(found[SPLIT], ("logistic regression",))
+        shown = " | ".join(over_runs([item["value"] for item in found[method]], share=True) for method in METHODS)
+        yield f"| {int(count):,} | {' | '.join(beside)} | {shown} |"
+
+
+def transfer(folder: Path) -> Iterator[str]:
+    """A survey that no client holds: what training on others brings it."""
+    rows = {method: _by(read_sweep(folder / method).rows, "unseen") for method in METHODS}
+    others = ("logistic regression", "0-shot prompting")
+    yield "| left out | most frequent | logistic regression on its own | base, 0-shot | split | FedAvg |"
+    yield "|---|---|---|---|---|---|"
+    for unseen in rows[SPLIT]:
+        task = f"{unseen.partition(':')[2]}, {NOBODYS}"
+        found = {method: _items(rows[method][unseen], task) for method in METHODS}
+        shown = " | ".join(over_runs([item["value"] for item in found[method]], share=True) for method in METHODS)
+        yield f"| {unseen.replace(':', ': ')} | {' | '.join(_baselines(found[SPLIT], others))} | {shown} |"
+
+
+def generalist(folder: Path) -> Iterator[str]:
+    """One model for four surveys beside one for each, and beside the base that was shown examples."""
+    rows = read_sweep(folder / "generalist").rows
+    head = ("survey: outcome", "most frequent", "0-shot", "1-shot", "logistic regression", "its own", "one for all")
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for survey, outcome in SURVEYS.items():
+        found = _items(rows, outcome)
+        alone = _items(read_sweep(folder / "specialists" / survey).rows, outcome)
+        beside = _baselines(found, ("0-shot prompting", "1-shot prompting", "logistic regression"))
+        shown = (over_runs([item["value"] for item in items], share=True) for items in (alone, found))
+        yield f"| {survey}: {outcome} | {' | '.join(beside)} | {' | '.join(shown)} |"
+
+
+def _by(rows: Sequence[Row], setting: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.settings[setting], []).append(row)
+    return found
+
+
+def _items(rows: Sequence[Row], task: str | None) -> Items:
+    """Accuracy of this task in every row, or of the first that it lists."""
+    wanted = [(row, row.utility[0]["task"] if task is None else task) for row in rows]
+    return [item for row, name in wanted for item in row.utility if item["task"] == name and item["metric"] == ACCURACY]
+
+
+def _baselines(found: Items, others: Sequence[str]) -> list[str]:
+    """Means of the most frequent answer and of these methods, – where the context holds no examples."""
+    values = [[item["references"][name] for item in found if name in item["references"]] for name in others]
+    return [number(fmean(item["baseline"] for item in found)), *(number(fmean(v)) if v else "–" for v in values)]
