@@ -62,6 +62,8 @@ BY_LENGTH: Mapping[str, str] = dict.fromkeys(
     ("permutation", "identity", "one release"),
     "the stand's answers are equally long, so that it tosses a coin for each",
 )
+LONG = ("inversion/relaxation", "inversion/searched-token")
+"""They run every candidate through the layers: a minute of all checks, so that `make test-all` runs them."""
 DRAWN = AuditOptions("gaussian", sigma=1.0, settings={"records": "1000", "releases": "4"})
 
 
@@ -83,7 +85,9 @@ def test_our_attacks_pass(name: str) -> None:
     require(check_attack(REGISTRY.get("attacks", name), BY_LENGTH if name == "label/answer-length" else None))
 
 
-@pytest.mark.parametrize("name", INVERSIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in INVERSIONS]
+)
 def test_our_inversions_pass(name: str) -> None:
     require(check_inversion(REGISTRY.get("attacks", name)))
 
