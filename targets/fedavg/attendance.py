@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from privbench.targets.fedavg.rounds import Round, Why, called
+from privbench.targets.fedavg.defending import called
+from privbench.targets.fedavg.rounds import Round, Why
 
 _SAID: Mapping[Why, str] = {
     "dropped out": "Dropped out half-way, without an update",
     "refused": "Refused, for NaN or infinity in the update",
+    "alone": "Not summed, for a sum over one client is its update",
 }
 
 

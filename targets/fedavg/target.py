@@ -40,7 +40,7 @@ class FedAvg(Target):
     def configure(self, options: AuditOptions, registry: Registry) -> FedConfig:
         from privbench.targets.fedavg.config import resolve
 
-        return resolve(options)
+        return resolve(options, registry)
 
     def describe(self, config: FedConfig) -> dict[str, Any]:
         return config.to_json()
@@ -89,7 +89,7 @@ class FedAvg(Target):
         return {"members": config.members_held} if config.tuning.asks_members else {}
 
     def epsilons(self, config: FedConfig) -> tuple[Epsilon, ...]:
-        return ()
+        return config.epsilons
 
     def run(
         self,
