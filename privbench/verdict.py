@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
 
@@ -12,6 +12,7 @@ from privbench.bounds.base import BoundValue
 from privbench.scoring import Control
 from privbench.stats import binomial
 from privbench.stats.holm import HolmDecision, holm
+from privbench.stats.one_run import Guesses, steinke_p_value
 
 ALPHA = 0.05
 RHO_SHARE = 0.005
@@ -101,11 +102,7 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
     if binomial.p_value(test.n, test.n, value) > smallest:
         return say(Verdict.VACUOUS, f"even {test.n} of {test.n} right would not exceed a bound of {value:.3f}")
     if p <= ALPHA:
-        return say(
-            Verdict.INCONCLUSIVE,
-            f"alone this count would exceed the bound (p = {p:.2g}); it does not once the error rate is shared "
-            f"(Holm share {decision.share:.2g})",
-        )
+        return say(Verdict.INCONCLUSIVE, _ALONE.format(p=p, share=decision.share))
     if test.controls_failed:
         return say(Verdict.INCONCLUSIVE, f"not exceeded, but {test.controls_failed}: a weak attack proves nothing")
     if binomial.upper_limit(test.right, test.n, smallest) <= value:
@@ -127,6 +124,65 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
     needed = canaries_needed(test.bound, test.n // test.canaries, MARGIN, POWER, smallest)
     wanted = f"about {needed:,} scored canaries would do" if needed else "no feasible number of canaries would do"
     return say(Verdict.INCONCLUSIVE, f"{weak}; {wanted}, {test.canaries:,} were scored")
+
+
+@dataclass(frozen=True)
+class OneRunTest:
+    """Guesses about coins that share one training, against (eps, delta). void: why nothing may be concluded, or None."""
+
+    guesses: Guesses
+    eps: float
+    delta: float
+    void: str | None
+
+    @property
+    def p_value(self) -> float:
+        return steinke_p_value(self.guesses, self.eps, self.delta)
+
+    @property
+    def smallest(self) -> float:
+        """The p-value of nothing but right guesses."""
+        return steinke_p_value(replace(self.guesses, right=self.guesses.guessed), self.eps, self.delta)
+
+
+def judge_one_run(tests: Sequence[OneRunTest], alpha: float, planned: int) -> tuple[Judgement, ...]:
+    """One judgement per test, in order; `alpha` is what the set of `planned` may spend.
+
+    None reads WITHIN: nothing without noise stands beside that would show an attack able to read it.
+    """
+    p_values = [test.p_value for test in tests]
+    decisions = holm([*p_values, *[1.0] * (planned - len(tests))], alpha)[: len(tests)]
+    first = alpha / max(planned, 1)
+    return tuple(
+        _of_one_run(test, p, decision, first) for test, p, decision in zip(tests, p_values, decisions, strict=True)
+    )
+
+
+def _of_one_run(test: OneRunTest, p: float, decision: HolmDecision, first: float) -> Judgement:
+    def say(verdict: Verdict, reason: str) -> Judgement:
+        return Judgement(verdict, p, decision.share, first, reason)
+
+    right, guessed = test.guesses.right, test.guesses.guessed
+    if test.void:
+        return say(Verdict.FAILED, test.void)
+    if decision.rejected:
+        said = f"{right} of {guessed} guesses right is more than the claim allows"
+        return say(Verdict.EXCEEDED, f"{said} (p = {p:.2g}, Holm share {decision.share:.2g})")
+    if test.smallest > first:
+        return say(Verdict.VACUOUS, f"even {guessed} of {guessed} guesses right would not exceed eps {test.eps:.3g}")
+    if p <= ALPHA:
+        return say(Verdict.INCONCLUSIVE, _ALONE.format(p=p, share=decision.share))
+    return say(
+        Verdict.INCONCLUSIVE,
+        "not exceeded, but nothing without noise was recorded that would show this attack to be able: a weak attack "
+        "proves nothing",
+    )
+
+
+_ALONE = (
+    "alone this count would exceed the bound (p = {p:.2g}); it does not once the error rate is shared (Holm share "
+    "{share:.2g})"
+)
 
 
 def controls_say(

@@ -200,6 +200,7 @@ def _members_again(audit: Audit, scores: Scores, registry: Registry) -> Membersh
         scores.get(f"blind/{MEMBER}"),
         said["candidates"],
         said["references"],
+        None if said.get("claim") is None else Claim.from_json(said["claim"]),
     )
 
 

@@ -122,6 +122,11 @@ class UpdateDefense(DefenseBase):
     summed: ClassVar[bool] = False
     per_record: ClassVar[bool] = False
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences that a reader of a run with it must know."""
+        return ()
+
     def gradient(self, records: Iterable[Tensor], nothing: Tensor, generator: torch.Generator) -> Tensor:
         """What a step goes down by [P], before it is divided by the batch's size: the sum of the records' gradients
         [P] each. nothing: zeros [P], the sum over no record.
@@ -146,7 +151,9 @@ class UpdateDefense(DefenseBase):
 
     def at(self, eps: float, delta: float, course: Course) -> Self:
         """The same defence with the noise that is accounted for with this eps; `InputError` where none is."""
-        raise InputError(f"defence {self.card.name} promises no eps: leave --eps out, or use dp-sgd or update-gaussian.")
+        raise InputError(
+            f"defence {self.card.name} promises no eps: leave --eps out, or use dp-sgd or update-gaussian."
+        )
 
 
 def clipped(vectors: Tensor, clip: float) -> Tensor:

@@ -53,6 +53,13 @@ class DpSgd(Numbers, UpdateDefense):
                 "no accountant here promises anything."
             )
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            "Batches come by Poisson sampling: a respondent may be in none of them, or in several in a row; per-record "
+            "gradients are taken record by record, and Opacus serves for the accounting.",
+        )
+
     def gradient(self, records: Iterable[Tensor], nothing: Tensor, generator: torch.Generator) -> Tensor:
         total = sum((bounded(record, self.clip) for record in records), nothing)
         return noised(total, self.noise * self.clip, generator)

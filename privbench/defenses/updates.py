@@ -23,9 +23,9 @@ _MOST_BITS = 16
 
 
 def require_sizes(defense: UpdateDefense, *names: str) -> None:
-    """`InputError` for sizes that 32 bits cannot hold apart from nothing, or from everything."""
-    for name in names:
-        value = getattr(defense, name)
+    """`InputError` for sizes, or their product, that 32 bits cannot hold apart from nothing, or from everything."""
+    sizes = {name: getattr(defense, name) for name in names}
+    for name, value in (*sizes.items(), (" times ".join(names), math.prod(sizes.values()))):
         if not SMALLEST <= value <= LARGEST:
             raise InputError(
                 f"{name} of defence {defense.card.name} must lie from {SMALLEST:g} to {LARGEST:g}, got {value:g}."
@@ -88,6 +88,14 @@ class UpdateGaussian(Numbers, UpdateDefense):
             server_noised=self.where == "client",
         )  # fmt: skip
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        seen = (
+            "The server adds the noise itself, after it has seen each client's clipped update: to the server nothing is "
+            "promised. Its noise is not in the recording, from which the states of later rounds do not follow.",
+        )
+        return seen if self.where == "server" else ()
+
     def claim(self, course: Course, delta: float) -> Claim:
         eps = gdp_eps(2 * math.sqrt(course.rounds) / self.noise, delta)
         audience = "server" if self.where == "client" else "outsider"
@@ -106,6 +114,13 @@ class SecureAggregation(UpdateDefense):
     """
 
     summed = True
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            "Secure aggregation is modelled: the server is given sums and no update, and no cryptography is run. A round "
+            "in which one client is left has no release, for a sum over one is its update.",
+        )
 
     card = DefenseCard(
         "secure-aggregation",
@@ -180,7 +195,8 @@ class Quantisation(Numbers, UpdateDefense):
         step = 2 * largest / (2**self.bits - 1)
         place = (update.double() + largest) / step
         up = torch.rand(update.shape, generator=generator, dtype=torch.float64) < place - place.floor()
-        return ((place.floor() + up) * step - largest).to(update.dtype)
+        sent: Tensor = (place.floor() + up) * step - largest
+        return sent.to(update.dtype)
 
     def mechanism(self) -> Mechanism:
         return Mechanism(Channel.UPDATES, "*", "none")

@@ -158,6 +158,14 @@ class FedConfig(LlamaConfig):
         return {"mechanisms": [self.defense.mechanism().to_json()], **claims}
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the audited run must know of the defence."""
+        if self.defense is None:
+            return ()
+        weighed = ("The server weighs clients alike: how many respondents each holds is not told.",)
+        return (*self.defense.notes, *(weighed if self.promises else ()))
+
+    @property
     def members_held(self) -> dict[str, Any]:
         claim = self.claim(self.member_rounds([]) if self.promises else 0)
         return {**super().members_held, "claim": None if claim is None else claim.to_json()}
@@ -203,9 +211,7 @@ def resolve(options: AuditOptions, registry: Registry) -> FedConfig:
     )  # fmt: skip
 
 
-def _defense(
-    spec: str, eps: float | None, registry: Registry, tuning: FedTuning, delta: float
-) -> UpdateDefense | None:
+def _defense(spec: str, eps: float | None, registry: Registry, tuning: FedTuning, delta: float) -> UpdateDefense | None:
     """The defence that is asked for, its noise by --eps where that is given."""
     if spec == "none":
         if eps not in (None, math.inf):

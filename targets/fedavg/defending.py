@@ -66,7 +66,7 @@ class Guard:
 
         nothing = torch.zeros_like(joined(trained))
         total = self.defense.gradient(records(), nothing, self.generator) / batch
-        parts = total.split([item.numel() for item in trained])
+        parts = torch.split(total, [item.numel() for item in trained])
         for item, part in zip(trained, parts, strict=True):
             item.grad = part.view_as(item).clone()
         return rows, losses
@@ -107,7 +107,7 @@ def joined(parts: Iterable[Tensor]) -> Tensor:
 
 def like(vector: Tensor, state: State) -> State:
     """The numbers [P] as a state of this shape."""
-    parts = vector.split([item.numel() for item in state.values()])
+    parts = torch.split(vector, [item.numel() for item in state.values()])
     return {name: part.view_as(item) for (name, item), part in zip(state.items(), parts, strict=True)}
 
 

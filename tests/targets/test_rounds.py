@@ -318,7 +318,7 @@ def test_products_are_those_of_every_candidates_own_gradient() -> None:
     """One autograd graph of the unsplit model for each candidate, without any batch."""
     run = Run([3, 2], drop="2@2")
     asked = people(4, seed=1)
-    compared = Compared(whole(), asked, 2, (0, 1), 6)
+    compared = Compared(whole(), asked, ("client-1", "client-2"), (0, 1), 6)
     for done in run.rounds:
         compared.add(done, lambda stage, share: None)
     found = compared.arrays
@@ -363,7 +363,7 @@ def test_gradients_stand_in_the_order_of_updates() -> None:
     """A step down a candidate's gradient, flattened, is the update that a plain step would make."""
     model = whole()
     candidate = people(1)[0]
-    gradient = Compared(model, [candidate], 1, (0,), 1).gradient_of(candidate)
+    gradient = Compared(model, [candidate], ("client-1",), (0,), 1).gradient_of(candidate)
     model.learn(batch_of([candidate]))
     named = {name: item.grad for name, item in model.named_parameters() if item.grad is not None}
     assert list(named) == list(state(model))
