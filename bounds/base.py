@@ -147,4 +147,4 @@ class MemberBound(BoundBase):
 
     @abstractmethod
     def evaluate(self, claim: Claim, channels: Collection[str]) -> BoundValue | Unsupported:
-        """The largest eps, or why the claim says nothing about who sees these channels."""
+        """The largest accuracy of one guess, or why the claim says nothing about who sees these channels."""

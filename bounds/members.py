@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from privbench.bounds.base import BoundCard, BoundValue, MemberBound, Unsupported
+from privbench.bounds.claims import dp_cap
 from privbench.mechanism import Claim
 
 FAIR = "the coins are fair and independent, and nothing but the coin decides whether a record is trained on"
@@ -26,7 +27,7 @@ _SEEN = {"server": frozenset({"updates", "outputs"}), "outsider": frozenset({"ou
 class DPMembers(MemberBound):
     card: ClassVar[BoundCard] = BoundCard(
         "dp-members",
-        "eps that guesses about members of one training may show under an (eps, delta) claim about records",
+        "share of right guesses about members of one training that an (eps, delta) claim about records allows",
         "Steinke, Nasr, Jagielski 2023",
         ("all",),
         "claim",
@@ -34,7 +35,7 @@ class DPMembers(MemberBound):
     )
 
     def evaluate(self, claim: Claim, channels: Collection[str]) -> BoundValue | Unsupported:
-        """The claimed eps itself, in unit eps; its delta is among the inputs."""
+        """Of one guess about one coin; the tail of many has the claim's eps and delta."""
         seen = _SEEN.get(claim.audience)
         if seen is None:
             return Unsupported("claim", f"it is for '{claim.audience}', which says nothing about whole records")
@@ -46,6 +47,7 @@ class DPMembers(MemberBound):
                 "claim", f"it speaks for who sees {' and '.join(sorted(seen))} only, and this adversary sees "
                 f"{' and '.join(beyond)}",
             )  # fmt: skip
+        value = dp_cap(claim.eps, claim.delta, "replace")
         return BoundValue(
-            "dp-members", "eps", claim.eps, math.inf, {"claim": claim.to_json()}, (FAIR, ACCOUNTED, PUBLIC)
+            "dp-members", "accuracy", value, math.inf, {"claim": claim.to_json()}, (FAIR, ACCOUNTED, PUBLIC)
         )

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from privbench.attack import Scores
 from privbench.bounds.base import BoundValue, MemberBound, Unsupported
 from privbench.diagnose import unfair
 from privbench.findings import NOTHING, Header, Judged, refused
 from privbench.flags import VOIDING
+from privbench.measure import Failure
 from privbench.membership import Exposed, Membership
 from privbench.record import Finding
 from privbench.recording import MEMBER
@@ -25,10 +27,12 @@ from privbench.stats.one_run import Guesses, steinke_eps, top_guesses
 from privbench.stats.roc import tpr_at_fpr
 from privbench.strength import beside_strongest
 from privbench.threat import ThreatModel
-from privbench.verdict import ALPHA, OneRunTest, Verdict, judge_one_run
+from privbench.verdict import ALPHA, OneRunTest, Verdict, judge
 
 ONE_RUN = "membership/one-run"
 METRICS = ("auc", "tpr@0.01")
+GUESSES = "guesses"
+"""The share of right ones among the guesses that an attack is surest of."""
 LEVEL = 0.95
 GUESSED = 5
 """One candidate in so many is guessed in a one-run audit, half of them in: fixed before any coin is looked at."""
@@ -38,7 +42,7 @@ _CROSSED = 2**0.5
 NO_BOUND = "no mechanism is described that hides whether a record was trained on, so that no bound speaks"
 
 
-HELD = "descriptive: what is claimed is held against guesses made of the same scores, in eps"
+HELD = "descriptive: what is claimed is held against the guesses that the same scores make"
 Limits = Mapping[str, BoundValue | Unsupported]
 """By attack what a claim allows it, or why that is not said."""
 
@@ -183,21 +187,23 @@ def _judged(
     void = f"nothing may be concluded: {' and '.join(sorted(refuted))}" if refuted else None
     made = [one_run_guesses(membership.outcomes[name].scores, coins) for name in ran]
     tests = [OneRunTest(guesses, claim.eps, claim.delta, void) for guesses in made]
-    judged = judge_one_run(tests, ALPHA, len(held))
+    # Who broke keeps its share of the error rate; who lacks a channel had none.
+    broke = sum(name in held and isinstance(why, Failure) for name, (_, _, why) in membership.refused.items())
+    judged = judge(tests, ALPHA, len(tests) + broke)
     for (name, limit), test, judgement in zip(ran.items(), tests, judged, strict=True):
         outcome, guesses = membership.outcomes[name], test.guesses
         shown = steinke_eps(guesses, delta=claim.delta, alpha=1 - LEVEL).eps
-        finding = header.finding(
-            f"{name}/{MEMBER}/1/eps/{limit.name}", name, outcome.card, outcome.threat, MEMBER, 1, "eps"
-        )
+        where = f"{name}/{MEMBER}/1/{GUESSES}/{limit.name}"
+        finding = header.finding(where, name, outcome.card, outcome.threat, MEMBER, 1, GUESSES)
         yield replace(
             finding,
-            value=shown,
-            low=shown,
+            value=guesses.right / guesses.guessed,
+            # The least eps that these guesses show, as the share of right ones that it allows of a single coin.
+            low=float(special.expit(shown)),
             level=LEVEL,
             n=guesses.guessed,
             canaries=len(membership.scored),
-            chance=0.0,
+            chance=0.5,
             controls=_controls(control),
             role="confirmatory",
             bound={
@@ -207,7 +213,7 @@ def _judged(
                 "p_value": judgement.p_value,
                 "alpha": judgement.share,
                 "needed": None,
-                "inputs": {**limit.inputs, "right": guesses.right},
+                "inputs": dict(limit.inputs),
                 "assumptions": list(limit.assumptions),
             },
             verdict=judgement.verdict,

@@ -57,6 +57,29 @@ class ConfirmatoryTest:
     void: str | None
     optimal: bool = False
 
+    @property
+    def p_value(self) -> float:
+        return binomial.p_value(self.right, self.n, self.bound.value)
+
+
+@dataclass(frozen=True)
+class OneRunTest:
+    """Guesses about coins that share one training, against (eps, delta). void: why nothing may be concluded."""
+
+    guesses: Guesses
+    eps: float
+    delta: float
+    void: str | None
+
+    @property
+    def p_value(self) -> float:
+        return steinke_p_value(self.guesses, self.eps, self.delta)
+
+    @property
+    def best(self) -> float:
+        """The p-value of nothing but right guesses."""
+        return steinke_p_value(replace(self.guesses, right=self.guesses.guessed), self.eps, self.delta)
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -70,7 +93,7 @@ class Judgement:
 
 
 def judge(
-    tests: Sequence[ConfirmatoryTest], alpha: float, planned: int | None = None, *, advise: bool = True
+    tests: Sequence[ConfirmatoryTest | OneRunTest], alpha: float, planned: int | None = None, *, advise: bool = True
 ) -> tuple[Judgement, ...]:
     """One judgement per test, in order. `alpha` is what the whole set may spend.
 
@@ -78,11 +101,14 @@ def judge(
     reasons name how many canaries would do, which takes a search each.
     """
     absent = max(0, (planned or 0) - len(tests))
-    p_values = [binomial.p_value(test.right, test.n, test.bound.value) for test in tests]
+    p_values = [test.p_value for test in tests]
     decisions = holm([*p_values, *[1.0] * absent], alpha)[: len(tests)]
     smallest = alpha / max(len(tests) + absent, 1)
     return tuple(
-        _one(test, p, decision, smallest, advise) for test, p, decision in zip(tests, p_values, decisions, strict=True)
+        _of_one_run(test, p, decision, smallest)
+        if isinstance(test, OneRunTest)
+        else _one(test, p, decision, smallest, advise)
+        for test, p, decision in zip(tests, p_values, decisions, strict=True)
     )
 
 
@@ -126,41 +152,11 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
     return say(Verdict.INCONCLUSIVE, f"{weak}; {wanted}, {test.canaries:,} were scored")
 
 
-@dataclass(frozen=True)
-class OneRunTest:
-    """Guesses about coins that share one training, against (eps, delta). void: why nothing may be concluded, or None."""
+def _of_one_run(test: OneRunTest, p: float, decision: HolmDecision, smallest: float) -> Judgement:
+    """Never WITHIN: nothing without noise stands beside that would show an attack able to read it."""
 
-    guesses: Guesses
-    eps: float
-    delta: float
-    void: str | None
-
-    @property
-    def p_value(self) -> float:
-        return steinke_p_value(self.guesses, self.eps, self.delta)
-
-    @property
-    def smallest(self) -> float:
-        """The p-value of nothing but right guesses."""
-        return steinke_p_value(replace(self.guesses, right=self.guesses.guessed), self.eps, self.delta)
-
-
-def judge_one_run(tests: Sequence[OneRunTest], alpha: float, planned: int) -> tuple[Judgement, ...]:
-    """One judgement per test, in order; `alpha` is what the set of `planned` may spend.
-
-    None reads WITHIN: nothing without noise stands beside that would show an attack able to read it.
-    """
-    p_values = [test.p_value for test in tests]
-    decisions = holm([*p_values, *[1.0] * (planned - len(tests))], alpha)[: len(tests)]
-    first = alpha / max(planned, 1)
-    return tuple(
-        _of_one_run(test, p, decision, first) for test, p, decision in zip(tests, p_values, decisions, strict=True)
-    )
-
-
-def _of_one_run(test: OneRunTest, p: float, decision: HolmDecision, first: float) -> Judgement:
     def say(verdict: Verdict, reason: str) -> Judgement:
-        return Judgement(verdict, p, decision.share, first, reason)
+        return Judgement(verdict, p, decision.share, smallest, reason)
 
     right, guessed = test.guesses.right, test.guesses.guessed
     if test.void:
@@ -168,7 +164,7 @@ def _of_one_run(test: OneRunTest, p: float, decision: HolmDecision, first: float
     if decision.rejected:
         said = f"{right} of {guessed} guesses right is more than the claim allows"
         return say(Verdict.EXCEEDED, f"{said} (p = {p:.2g}, Holm share {decision.share:.2g})")
-    if test.smallest > first:
+    if test.best > smallest:
         return say(Verdict.VACUOUS, f"even {guessed} of {guessed} guesses right would not exceed eps {test.eps:.3g}")
     if p <= ALPHA:
         return say(Verdict.INCONCLUSIVE, _ALONE.format(p=p, share=decision.share))

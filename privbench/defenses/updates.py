@@ -91,7 +91,7 @@ class UpdateGaussian(Numbers, UpdateDefense):
     @property
     def notes(self) -> tuple[str, ...]:
         seen = (
-            "The server adds the noise itself, after it has seen each client's clipped update: to the server nothing is "
+            "The server adds the noise itself, after it has seen each client's clipped update: to it nothing is "
             "promised. Its noise is not in the recording, from which the states of later rounds do not follow.",
         )
         return seen if self.where == "server" else ()
@@ -118,8 +118,8 @@ class SecureAggregation(UpdateDefense):
     @property
     def notes(self) -> tuple[str, ...]:
         return (
-            "Secure aggregation is modelled: the server is given sums and no update, and no cryptography is run. A round "
-            "in which one client is left has no release, for a sum over one is its update.",
+            "Secure aggregation is modelled: the server is given sums and no update, and no cryptography is run. A "
+            "round in which one client is left has no release, for a sum over one is its update.",
         )
 
     card = DefenseCard(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -220,8 +220,8 @@ def _defense(spec: str, eps: float | None, registry: Registry, tuning: FedTuning
     found = build_defense(spec, registry, UpdateDefense, NAME)  # type: ignore[type-abstract]
     if found.summed and tuning.each < 2:
         raise InputError(
-            f"{spec} needs two clients or more in a round, and {tuning.each} of {tuning.clients} is drawn: the sum over "
-            "one is its update. Use more clients or a larger fraction."
+            f"{spec} needs two clients or more in a round, and {tuning.each} of {tuning.clients} is drawn: the sum "
+            "over one is its update. Use more clients or a larger fraction."
         )
     if eps is None:
         return found

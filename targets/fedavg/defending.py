@@ -1,4 +1,4 @@
-"""A defence in federated averaging: at each client on what it sends, or in its steps, and at the server on their mean."""
+"""A defence in federated averaging: at each client, on what it sends or in its steps, and at the server on the mean."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from test_halves import Unsplit, halves, llama
 
+from privbench.defenses.base import UpdateDefense
 from privbench.errors import InputError
 from privbench.recording import Transcript
 from privbench.targets.fedavg import rounds as rounds_module
@@ -55,7 +56,13 @@ class Run:
     """An averaging, round by round, and the state that it ends with."""
 
     def __init__(
-        self, held: Sequence[int], rounds: int = 4, seed: int = 0, dtype: torch.dtype = torch.float64, **settings: Any
+        self,
+        held: Sequence[int],
+        rounds: int = 4,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float64,
+        defense: UpdateDefense | None = None,
+        **settings: Any,
     ) -> None:
         own = {"clients": len(held), "local_steps": 2, "rounds": rounds}
         self.tuning = FedTuning(**{**STEP, **PARTS, **own, **settings})
@@ -65,7 +72,7 @@ class Run:
         self.stages: list[str] = []
         rng = np.random.default_rng(seed)
         made = federate(
-            self.model, self.shards, self.tuning, rounds, rng, lambda stage, share: self.stages.append(stage)
+            self.model, self.shards, self.tuning, rounds, rng, lambda stage, share: self.stages.append(stage), defense
         )
         self.rounds = [self.seen.add(done) for done in made]
         self.end = state(self.model)
