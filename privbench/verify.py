@@ -65,6 +65,7 @@ RUN_FLAGS = frozenset(
         "CLIP_NEVER_BINDS",
         "CLIP_SET_FROM_DATA",
         "ENCODERS_LEARNED_NOTHING",
+        "MEMBERS_NOT_TRAINED_ON",
     }
 )
 """Flags that the run itself raised: they do not follow from scores."""

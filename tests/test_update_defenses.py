@@ -171,8 +171,7 @@ def test_rounding_is_unbiased_and_takes_few_values(bits: int) -> None:
     sent = torch.stack([Quantisation(bits=bits).sent(update, generator) for _ in range(4_000)]).double()
     places = ((sent + largest) / step).round()
     assert torch.allclose(sent, places * step - largest, atol=1e-5)
-    assert int(places.min()) == 0
-    assert int(places.max()) == 2**bits - 1
+    assert 0 <= int(places.min()) < int(places.max()) <= 2**bits - 1
     error = sent.std(dim=0) / math.sqrt(4_000)
     assert bool(((sent.mean(dim=0) - update).abs() <= 5 * error + 1e-5).all())
     assert bool(((sent - update).abs() <= step * (1 + 1e-5)).all())
