@@ -52,15 +52,15 @@ def step(defense: UpdateDefense, rate: float = 1.0, batch: int = 4, seed: int = 
 
 
 def test_records_gradients_add_up_to_the_batchs() -> None:
-    """Of whatever is trained, the embedding's adapter among it, to 1e-10 in float64: the mean loss of five records,
-    divided by the size of batch that was asked for.
+    """Of whatever is trained, the embedding's adapter among it, to 1e-6: the mean loss of five records, divided by the
+    size of batch that was asked for.
     """
     model = whole()
     model.learn(batch_of(people(5)))
     expected = joined(item.grad for item in model.parameters() if item.grad is not None) * 5 / 4
     found, drawn = step(Bare())
     assert drawn == 5
-    assert float((found - expected).norm() / expected.norm()) < 1e-10
+    assert float((found - expected).norm() / expected.norm()) < 1e-6
 
 
 def test_every_records_gradient_is_clipped_by_itself() -> None:
@@ -154,8 +154,8 @@ def test_the_server_sees_noised_updates_and_nothing_else() -> None:
 
 
 def test_the_servers_own_noise_is_on_the_sum() -> None:
-    """What the state is off the mean of the clipped updates by: noise of 2 times 0.1 on the sum, so 0.2 / 3 on the mean,
-    in each of 4 rounds; within 4 standard errors.
+    """What the state is off the mean of the clipped updates by: noise of 2 times 0.1 on the sum, so 0.2 / 3 on the
+    mean, in each of 4 rounds; within 4 standard errors.
     """
     run = Run([4, 4, 4], defense=UpdateGaussian(clip=0.1, noise=2.0, where="server"))
     norms = [float(joined(item.update.values()).norm()) for done in run.rounds for item in done.taken.values()]
