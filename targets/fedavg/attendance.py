@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -29,7 +30,7 @@ class Attendance:
     def add(self, done: Round) -> Round:
         """Note a round down, and hand it on."""
         self.taken.append(len(done.taken))
-        self.losses += [done.loss] if done.taken else []
+        self.losses += [done.loss] if math.isfinite(done.loss) else []
         for client, trained in done.taken.items():
             self.trained_on.setdefault(client, set()).update(trained.rows)
         for client, why in done.missed.items():

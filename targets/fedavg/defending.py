@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from privbench.defenses.base import UpdateDefense
+from privbench.errors import InputError
 from privbench.targets.split_llama.adapters import State
 from privbench.targets.split_llama.batches import Batch
 from privbench.targets.split_llama.tokens import Encoded
@@ -92,6 +94,14 @@ class Protection:
     def least(self) -> int:
         """Clients without whom a round has no release: the sum over one is that client's update."""
         return 2 if self.defense is not None and self.defense.summed else 1
+
+    def require_sound(self, number: int, losses: Sequence[float]) -> None:
+        """`InputError` where a defence has made of the model one that says nothing, by the losses of a round."""
+        if self.defense is not None and not all(map(math.isfinite, losses)):
+            raise InputError(
+                f"in round {number + 1} the model's loss is no number: the noise of {self.defense.card.name} has drowned "
+                "it. Use a smaller clip, less noise (a larger --eps), or fewer rounds."
+            )
 
     def released(self, mean: State, clients: int) -> State:
         """What the server adds to its state in place of the mean of so many clients' updates."""

@@ -171,6 +171,7 @@ def federate(
                 missed[client] = "refused"
             else:
                 taken[client] = trained
+        protection.require_sound(number, [loss for item in taken.values() for loss in item.losses])
         if len(taken) < protection.least:
             missed |= dict.fromkeys(taken, "alone")
             taken = {}

@@ -14,6 +14,7 @@ from test_rounds import Run, by_hand, close, naive, people, whole
 from privbench.defenses.base import UpdateDefense
 from privbench.defenses.dp_sgd import DpSgd
 from privbench.defenses.updates import Quantisation, SecureAggregation, TopK, UpdateGaussian
+from privbench.errors import InputError
 from privbench.mechanism import Mechanism
 from privbench.targets.fedavg.config import FedTuning
 from privbench.targets.fedavg.defending import Guard, joined, like
@@ -162,6 +163,11 @@ def test_the_servers_own_noise_is_on_the_sum() -> None:
     assert max(norms) <= 0.1 * (1 + 1e-6)
     off = joined(run.end.values()) - joined(naive(run).values())
     assert abs(float(off.std()) / (0.2 / 3 * 2) - 1) < 4 / math.sqrt(2 * len(off))
+
+
+def test_noise_that_drowns_the_model_is_said() -> None:
+    with pytest.raises(InputError, match="the noise of update-gaussian has drowned it. Use a smaller clip"):
+        Run([4, 4], rounds=6, dtype=torch.float32, defense=UpdateGaussian(clip=1e8, noise=10.0))
 
 
 # Sums
