@@ -99,8 +99,8 @@ class Protection:
         """`InputError` where a defence has made of the model one that says nothing, by the losses of a round."""
         if self.defense is not None and not all(map(math.isfinite, losses)):
             raise InputError(
-                f"in round {number + 1} the model's loss is no number: the noise of {self.defense.card.name} has drowned "
-                "it. Use a smaller clip, less noise (a larger --eps), or fewer rounds."
+                f"in round {number + 1} the model's loss is no number: the noise of {self.defense.card.name} has "
+                "drowned it. Use a smaller clip, less noise (a larger --eps), or fewer rounds."
             )
 
     def released(self, mean: State, clients: int) -> State:

@@ -166,7 +166,7 @@ def test_the_servers_own_noise_is_on_the_sum() -> None:
 
 
 def test_noise_that_drowns_the_model_is_said() -> None:
-    with pytest.raises(InputError, match="the noise of update-gaussian has drowned it. Use a smaller clip"):
+    with pytest.raises(InputError, match="the noise of update-gaussian has drowned it"):
         Run([4, 4], rounds=6, dtype=torch.float32, defense=UpdateGaussian(clip=1e8, noise=10.0))
 
 
