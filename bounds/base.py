@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +18,7 @@ class BoundCard:
     """What `privbench list bounds` shows.
 
     releases: "one" release, "all" of them, or both; kinds: of mechanisms about which the bound may say something;
-    secret: whether it speaks about labels that are guessed or about inputs that are estimated.
+    secret: whether it speaks about labels that are guessed, inputs that are estimated, or records' membership.
     """
 
     name: str
@@ -27,7 +27,7 @@ class BoundCard:
     releases: tuple[Literal["one", "all"], ...]
     about: Literal["mechanism", "claim"]
     kinds: tuple[Kind, ...] = ("gaussian",)
-    secret: Literal["label", "input"] = "label"
+    secret: Literal["label", "input", "member"] = "label"
 
 
 @dataclass(frozen=True)
@@ -140,3 +140,11 @@ class InputBound(BoundBase):
     @abstractmethod
     def evaluate(self, cut: Cut) -> BoundValue | Unsupported:
         """The largest mean R2, or the part of the cut about which nothing can be said."""
+
+
+class MemberBound(BoundBase):
+    """Base of bounds on guesses about who was trained on: pure functions of a claim and of what an adversary sees."""
+
+    @abstractmethod
+    def evaluate(self, claim: Claim, channels: Collection[str]) -> BoundValue | Unsupported:
+        """The largest accuracy of one guess, or why the claim says nothing about who sees these channels."""

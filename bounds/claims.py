@@ -57,8 +57,9 @@ class DPCap(Bound):
             return Unsupported("unit", f"a claim's cap is stated for accuracy here, not for {question.unit}")
         if claim is None:
             return Unsupported("claim", "nothing was claimed")
-        if claim.audience == "outsider":
-            return Unsupported("claim", "it speaks for an outsider, and this adversary is a site")
+        if claim.audience in ("outsider", "server"):
+            seen = "an outsider" if claim.audience == "outsider" else "who sees updates"
+            return Unsupported("claim", f"it speaks for {seen}, and this adversary is a site")
         value = dp_cap(claim.eps, claim.delta, claim.neighbours)
         assumptions = ("the claim is read as speaking for this adversary, as publications do",)
         return BoundValue("dp-cap", question.unit, value, _signal(value), _about(claim), assumptions)

@@ -137,7 +137,7 @@ _ALL = (
     Flag(
         "MEMBERS_NOT_TRAINED_ON",
         "a respondent whom a coin put in was in no update that the server took, because its client was not drawn, "
-        "dropped out or was refused",
+        "dropped out or was refused, or Poisson sampling drew it into no batch",
         "it counts as a member all the same: what membership attacks reach is lower than with everybody in",
         "use more rounds (--set reference_rounds=N), a larger fraction, or fewer dropouts",
     ),

@@ -19,7 +19,7 @@ Kind = Literal["none", "gaussian", "laplace", "randomised-response", "d-chi"]
 ClipUnit = Literal["task", "sum", "sites"]
 NoiseUnit = Literal["per-task", "once", "separate"]
 Neighbours = Literal["replace", "add-remove"]
-Audience = Literal["nominal", "site", "outsider"]
+Audience = Literal["nominal", "site", "server", "outsider"]
 Accountant = Literal["rdp", "prv", "gdp"]
 
 
@@ -97,7 +97,8 @@ class Claim:
     """What a target promises: (eps, delta), towards whom, under which neighbouring relation.
 
     `audience` is spelled "for" in files. "nominal" is the published habit: DP-SGD accounting as if noise
-    were added once to a sum over a Poisson sample of rate `sample_rate`, over `epochs` passes.
+    were added once to a sum over a Poisson sample of rate `sample_rate`, over `epochs` passes. "server": whoever sees
+    the updates of federated averaging, and all who see less.
     """
 
     eps: float

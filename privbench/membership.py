@@ -18,12 +18,15 @@ from privbench.attack import AttackBase, AttackCard, Index, NotApplicable, Score
 from privbench.blind import blind_scores
 from privbench.errors import InputError
 from privbench.measure import Refused, split_coins, try_each
+from privbench.mechanism import Claim
 from privbench.recording import MEMBER
 from privbench.registry import Registry
 from privbench.seeds import stream
 from privbench.target import Progress, TargetRun
 from privbench.threat import Channel, ThreatModel
 
+ABOUT_RECORDS = ("server", "outsider")
+"""Audiences of claims about whole records; a site's is about the labels of its records."""
 _LEAST = 20
 """Members, and others, below which nothing can be told about them."""
 
@@ -89,7 +92,8 @@ class Membership:
     """All membership attacks of one run.
 
     scored [m]: record numbers; coins uint8 [m]: whether they were trained on; blind [m]: what a classifier makes of the
-    records alone, None where their features are not recorded. references: how many models were trained beside.
+    records alone, None where their features are not recorded. references: how many models were trained beside; claim:
+    what the run promises about a whole record, or None.
     """
 
     outcomes: Mapping[str, Exposed]
@@ -99,6 +103,7 @@ class Membership:
     blind: Scores | None
     candidates: int
     references: int
+    claim: Claim | None = None
 
 
 def ask_all(
@@ -130,4 +135,5 @@ def ask_all(
         blind_scores(run.secrets, candidates, coins, scored, stream(seed, "blind")),
         candidates=len(candidates),
         references=0 if made is None else len(made),
+        claim=next((item for item in run.claims if item.audience in ABOUT_RECORDS), None),
     )

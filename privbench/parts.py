@@ -119,7 +119,7 @@ def judge_parts(
     measured = [assemble(evidence, registry)] if evidence is not None else []
     measured += [assemble_inputs(header, parts.inputs)] if parts.inputs is not None else []
     measured += [assemble_estimates(header, parts.estimates, registry)] if parts.estimates is not None else []
-    measured += [assemble_members(header, parts.members)] if parts.members is not None else []
+    measured += [assemble_members(header, parts.members, registry)] if parts.members is not None else []
     first, *rest = (*measured, *absent)
     joined = sum(rest, first)
     return replace(joined, flags=tuple(sorted({*joined.flags, *run_flags})))
@@ -197,6 +197,7 @@ def describe_members(members: Membership | None) -> dict[str, Any] | None:
         "scored": len(members.scored),
         "references": members.references,
         "blind": members.blind is not None,
+        **({} if members.claim is None else {"claim": members.claim.to_json()}),
     }
 
 

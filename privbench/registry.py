@@ -85,6 +85,11 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "activation-gaussian": "privbench.defenses.cut:ActivationGaussian",
         "nopeek": "privbench.defenses.nopeek:NoPeek",
         "token-dchi": "privbench.defenses.cut:TokenDChi",
+        "dp-sgd": "privbench.defenses.dp_sgd:DpSgd",
+        "update-gaussian": "privbench.defenses.updates:UpdateGaussian",
+        "secure-aggregation": "privbench.defenses.updates:SecureAggregation",
+        "top-k": "privbench.defenses.updates:TopK",
+        "quantisation": "privbench.defenses.updates:Quantisation",
     },
     "bounds": {
         "g": "privbench.bounds.gaussian_sum:OneRelease",
@@ -95,6 +100,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "channel": "privbench.bounds.inputs:Channel",
         "fisher": "privbench.bounds.inputs:Fisher",
         "dp-cap": "privbench.bounds.claims:DPCap",
+        "dp-members": "privbench.bounds.members:DPMembers",
         "nominal-curve": "privbench.bounds.claims:NominalCurve",
     },
 }

@@ -248,7 +248,8 @@ def auditor_of(site: ThreatModel) -> ThreatModel:
 _SEEN = {
     Channel.ACTIVATIONS: "the cut-layer activations",
     Channel.GRADIENTS: "the cut-layer gradients sent back to it",
-    Channel.UPDATES: "the trained state of every round and the update that each client sends",
+    Channel.UPDATES: "the trained state of every round and the updates that come back, each client's or under secure "
+    "aggregation their sum",
     Channel.OUTPUTS: "the trained model's outputs and the true labels of all records that it asks about",
     Channel.CHECKPOINTS: "what the model made of them at several times of the training",
     Channel.LABELS: "the labels that are trained on",

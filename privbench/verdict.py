@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
 
@@ -12,6 +12,7 @@ from privbench.bounds.base import BoundValue
 from privbench.scoring import Control
 from privbench.stats import binomial
 from privbench.stats.holm import HolmDecision, holm
+from privbench.stats.one_run import Guesses, steinke_p_value
 
 ALPHA = 0.05
 RHO_SHARE = 0.005
@@ -56,6 +57,29 @@ class ConfirmatoryTest:
     void: str | None
     optimal: bool = False
 
+    @property
+    def p_value(self) -> float:
+        return binomial.p_value(self.right, self.n, self.bound.value)
+
+
+@dataclass(frozen=True)
+class OneRunTest:
+    """Guesses about coins that share one training, against (eps, delta). void: why nothing may be concluded."""
+
+    guesses: Guesses
+    eps: float
+    delta: float
+    void: str | None
+
+    @property
+    def p_value(self) -> float:
+        return steinke_p_value(self.guesses, self.eps, self.delta)
+
+    @property
+    def best(self) -> float:
+        """The p-value of nothing but right guesses."""
+        return steinke_p_value(replace(self.guesses, right=self.guesses.guessed), self.eps, self.delta)
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -69,7 +93,7 @@ class Judgement:
 
 
 def judge(
-    tests: Sequence[ConfirmatoryTest], alpha: float, planned: int | None = None, *, advise: bool = True
+    tests: Sequence[ConfirmatoryTest | OneRunTest], alpha: float, planned: int | None = None, *, advise: bool = True
 ) -> tuple[Judgement, ...]:
     """One judgement per test, in order. `alpha` is what the whole set may spend.
 
@@ -77,11 +101,14 @@ def judge(
     reasons name how many canaries would do, which takes a search each.
     """
     absent = max(0, (planned or 0) - len(tests))
-    p_values = [binomial.p_value(test.right, test.n, test.bound.value) for test in tests]
+    p_values = [test.p_value for test in tests]
     decisions = holm([*p_values, *[1.0] * absent], alpha)[: len(tests)]
     smallest = alpha / max(len(tests) + absent, 1)
     return tuple(
-        _one(test, p, decision, smallest, advise) for test, p, decision in zip(tests, p_values, decisions, strict=True)
+        _of_one_run(test, p, decision, smallest)
+        if isinstance(test, OneRunTest)
+        else _one(test, p, decision, smallest, advise)
+        for test, p, decision in zip(tests, p_values, decisions, strict=True)
     )
 
 
@@ -101,11 +128,7 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
     if binomial.p_value(test.n, test.n, value) > smallest:
         return say(Verdict.VACUOUS, f"even {test.n} of {test.n} right would not exceed a bound of {value:.3f}")
     if p <= ALPHA:
-        return say(
-            Verdict.INCONCLUSIVE,
-            f"alone this count would exceed the bound (p = {p:.2g}); it does not once the error rate is shared "
-            f"(Holm share {decision.share:.2g})",
-        )
+        return say(Verdict.INCONCLUSIVE, _ALONE.format(p=p, share=decision.share))
     if test.controls_failed:
         return say(Verdict.INCONCLUSIVE, f"not exceeded, but {test.controls_failed}: a weak attack proves nothing")
     if binomial.upper_limit(test.right, test.n, smallest) <= value:
@@ -127,6 +150,35 @@ def _one(test: ConfirmatoryTest, p: float, decision: HolmDecision, smallest: flo
     needed = canaries_needed(test.bound, test.n // test.canaries, MARGIN, POWER, smallest)
     wanted = f"about {needed:,} scored canaries would do" if needed else "no feasible number of canaries would do"
     return say(Verdict.INCONCLUSIVE, f"{weak}; {wanted}, {test.canaries:,} were scored")
+
+
+def _of_one_run(test: OneRunTest, p: float, decision: HolmDecision, smallest: float) -> Judgement:
+    """Never WITHIN: nothing without noise stands beside that would show an attack able to read it."""
+
+    def say(verdict: Verdict, reason: str) -> Judgement:
+        return Judgement(verdict, p, decision.share, smallest, reason)
+
+    right, guessed = test.guesses.right, test.guesses.guessed
+    if test.void:
+        return say(Verdict.FAILED, test.void)
+    if decision.rejected:
+        said = f"{right} of {guessed} guesses right is more than the claim allows"
+        return say(Verdict.EXCEEDED, f"{said} (p = {p:.2g}, Holm share {decision.share:.2g})")
+    if test.best > smallest:
+        return say(Verdict.VACUOUS, f"even {guessed} of {guessed} guesses right would not exceed eps {test.eps:.3g}")
+    if p <= ALPHA:
+        return say(Verdict.INCONCLUSIVE, _ALONE.format(p=p, share=decision.share))
+    return say(
+        Verdict.INCONCLUSIVE,
+        "not exceeded, but nothing without noise was recorded that would show this attack to be able: a weak attack "
+        "proves nothing",
+    )
+
+
+_ALONE = (
+    "alone this count would exceed the bound (p = {p:.2g}); it does not once the error rate is shared (Holm share "
+    "{share:.2g})"
+)
 
 
 def controls_say(

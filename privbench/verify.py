@@ -65,6 +65,7 @@ RUN_FLAGS = frozenset(
         "CLIP_NEVER_BINDS",
         "CLIP_SET_FROM_DATA",
         "ENCODERS_LEARNED_NOTHING",
+        "MEMBERS_NOT_TRAINED_ON",
     }
 )
 """Flags that the run itself raised: they do not follow from scores."""
@@ -200,6 +201,7 @@ def _members_again(audit: Audit, scores: Scores, registry: Registry) -> Membersh
         scores.get(f"blind/{MEMBER}"),
         said["candidates"],
         said["references"],
+        None if said.get("claim") is None else Claim.from_json(said["claim"]),
     )
 
 

@@ -11,7 +11,12 @@ from privbench.mechanism import Mechanism, NoiseUnit
 from privbench.threat import Channel
 from privbench.verify_parts import Parts, positive
 
-_ACCOUNTED_AS = {"nominal": ("add-remove", "rdp"), "site": ("replace", "gdp")}
+_ACCOUNTED_AS = {
+    "nominal": {("add-remove", "rdp")},
+    "site": {("replace", "gdp")},
+    "server": {("add-remove", "rdp"), ("add-remove", "gdp")},
+    "outsider": {("add-remove", "gdp")},
+}
 """Neighbours and accountant of the claims that the built-in targets make, by audience."""
 
 _PLAIN = {"clip_unit": "task", "neighbours": "replace", "rho": None, "colluding_sites": 1, "eps": None, "labels": 2}
@@ -51,7 +56,8 @@ def mechanisms(parts: Parts) -> Iterator[str]:
             f"mechanisms: {'one' if cut else 'none'} is described at the cut, and the manifest's cut_noise is "
             f"{settings['cut_noise']!r}, its inputs {settings.get('inputs')!r}"
         )
-    if positive(resolved["eps"]) and not parts.noised:
+    beyond = any(item.total_sigma for item in parts.mechanisms if item.channel != Channel.GRADIENTS)
+    if positive(resolved["eps"]) and not (parts.noised or beyond):
         yield f"mechanisms: no noise is described, though the manifest's eps is {resolved['eps']:g}"
 
 
@@ -84,9 +90,11 @@ def claims(parts: Parts) -> Iterator[str]:
         for key, value, expected in rows:
             if value is not None and expected is not None and not same(value, expected):
                 yield f"{where}: {key} is {value!r}, and by the manifest {expected!r}"
-        if parts.own and (claim.neighbours, claim.accountant) != _ACCOUNTED_AS.get(claim.audience):
+        if parts.own and (claim.neighbours, claim.accountant) not in _ACCOUNTED_AS.get(claim.audience, ()):
             yield f"{where}: no built-in target claims {claim.neighbours} by {claim.accountant}"
-        spent = parts.nominal(claim.delta) if claim.audience == "nominal" else parts.site_eps(claim.delta)
+        # Of updates, the target's own accounting stands among the epsilons, which are made again.
+        of_labels = {"nominal": parts.nominal, "site": parts.site_eps}.get(claim.audience)
+        spent = None if of_labels is None else of_labels(claim.delta)
         if spent is not None and not same(claim.eps, spent, ACCOUNTED):
             yield f"{where}: eps {claim.eps:g}, and the noise accounts for {spent:.6g}"
 

@@ -15,6 +15,7 @@ from privbench.findings import Header, Judged
 from privbench.findings_members import assemble_members
 from privbench.membership import Exposed, Membership
 from privbench.recording import MEMBER, Secrets
+from privbench.registry import default_registry
 from privbench.scoring import CONTROL_LEVEL
 from privbench.stats.auc import auc
 from privbench.threat import Channel, curious_outsider
@@ -58,7 +59,7 @@ def judged(blind: Scores | None, coins: Coins) -> Judged:
     asked = Membership(
         {CARD.name: Exposed(CARD, curious_outsider(), scores)}, {}, np.arange(len(coins)), coins, blind, len(coins), 0
     )
-    return assemble_members(Header("any", 0, "none", None), asked)
+    return assemble_members(Header("any", 0, "none", None), asked, default_registry())
 
 
 def test_fair_coins_raise_no_flag_and_stay_near_chance() -> None:

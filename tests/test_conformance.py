@@ -12,6 +12,7 @@ import mutants
 import numpy as np
 import pytest
 import torch
+import update_defense_mutants
 from bench import bench
 from conftest import SMALL
 
@@ -24,6 +25,7 @@ from privbench.conformance import (
     DEFENSE_CHECKS,
     INVERSION_CHECKS,
     TARGET_CHECKS,
+    UPDATE_DEFENSE_CHECKS,
     Check,
     ConformanceError,
     Result,
@@ -34,9 +36,10 @@ from privbench.conformance import (
     check_defense,
     check_inversion,
     check_target,
+    check_update_defense,
     require,
 )
-from privbench.defenses.base import CutDefense, Defense
+from privbench.defenses.base import CutDefense, Defense, UpdateDefense
 from privbench.errors import InputError
 from privbench.options import AuditOptions
 from privbench.parts import by_kind
@@ -47,6 +50,7 @@ KINDS = by_kind(REGISTRY.names("attacks"), REGISTRY)
 INVERSIONS, ATTACKS = KINDS[Inversion], KINDS[Attack]
 BOUNDS = tuple(REGISTRY.made("bounds", Bound))
 DEFENSES, CUT_DEFENSES = (tuple(REGISTRY.made("defenses", kind)) for kind in (Defense, CutDefense))
+UPDATE_DEFENSES = tuple(REGISTRY.made("defenses", UpdateDefense))
 TARGETS: Mapping[str, AuditOptions] = {
     "gaussian": AuditOptions("gaussian", sigma=2.0, settings={"records": "200", "releases": "3"}),
     "prism": AuditOptions("prism", eps=0.5, settings=SMALL),
@@ -78,6 +82,7 @@ def test_the_checks_ran_on_what_is_registered() -> None:
     assert set(TARGETS) | {"fedavg", "recorded", "split-llama"} == set(REGISTRY.names("targets"))
     assert [len(checks) for checks in (ATTACK_CHECKS, BOUND_CHECKS, DEFENSE_CHECKS, TARGET_CHECKS)] == [16, 11, 9, 10]
     assert (len(INVERSION_CHECKS), len(CUT_DEFENSE_CHECKS)) == (11, 11)
+    assert (len(UPDATE_DEFENSES), len(UPDATE_DEFENSE_CHECKS)) == (5, 12)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -107,6 +112,11 @@ def test_our_defences_on_activations_pass(name: str) -> None:
     require(check_cut_defense(REGISTRY.get("defenses", name)))
 
 
+@pytest.mark.parametrize("name", UPDATE_DEFENSES)
+def test_our_defences_on_updates_pass(name: str) -> None:
+    require(check_update_defense(REGISTRY.get("defenses", name)))
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_our_targets_pass(name: str) -> None:
     require(check_target(TargetSubject(REGISTRY.get("targets", name), TARGETS[name])))
@@ -120,9 +130,10 @@ def test_our_targets_pass(name: str) -> None:
         (BOUND_CHECKS, mutants.BOUNDS),
         (DEFENSE_CHECKS, mutants.DEFENSES),
         (CUT_DEFENSE_CHECKS, cut_defense_mutants.CUT_DEFENSES),
+        (UPDATE_DEFENSE_CHECKS, update_defense_mutants.UPDATE_DEFENSES),
         (TARGET_CHECKS, mutants.TARGETS),
     ],
-    ids=["attacks", "inversions", "bounds", "defences", "defences on activations", "targets"],
+    ids=["attacks", "inversions", "bounds", "defences", "defences on activations", "defences on updates", "targets"],
 )
 def test_every_check_has_a_mutant(checks: Sequence[Check[Any]], broken: Mapping[str, Any]) -> None:
     assert [check.name for check in checks] == list(broken)
@@ -161,6 +172,11 @@ def test_a_broken_defence_is_caught(check: str) -> None:
 @pytest.mark.parametrize("check", cut_defense_mutants.CUT_DEFENSES)
 def test_a_broken_defence_on_activations_is_caught(check: str) -> None:
     assert only(CUT_DEFENSE_CHECKS, check, cut_defense_mutants.CUT_DEFENSES[check])
+
+
+@pytest.mark.parametrize("check", update_defense_mutants.UPDATE_DEFENSES)
+def test_a_broken_defence_on_updates_is_caught(check: str) -> None:
+    assert only(UPDATE_DEFENSE_CHECKS, check, update_defense_mutants.UPDATE_DEFENSES[check])
 
 
 @pytest.mark.parametrize("check", mutants.TARGETS)

@@ -159,4 +159,7 @@ def test_a_run_file_that_lacks_keys_is_made_anew(tmp_path: Path) -> None:
 
 def test_lopsided_memberships_raise_a_flag() -> None:
     coins = (RNG(0).random(2_000) < 0.9).astype(np.uint8)
-    assert "COINS_NOT_FAIR" in assemble_members(Header("x", 0, "none", None), asked(RNG(1).random(2_000), coins)).flags
+    assert (
+        "COINS_NOT_FAIR"
+        in assemble_members(Header("x", 0, "none", None), asked(RNG(1).random(2_000), coins), default_registry()).flags
+    )

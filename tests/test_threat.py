@@ -51,7 +51,10 @@ ANSWERS = "the true labels of all records that it asks about"
 MEMBERS = "which of some records, never scored, were trained on"
 CANDIDATES = "all that stands in the records of which it asks whether a client sent them"
 BASE = "the public base model and its tokenizer"
-UPDATES = "the trained state of every round and the update that each client sends"
+UPDATES = (
+    "the trained state of every round and the updates that come back, each client's or under secure aggregation their "
+    "sum"
+)
 TRAINED = "all that stands in the records of which it asks whether a client trained on them"
 SAID = {
     curious_server(): {BASE},

@@ -17,6 +17,7 @@ from privbench.conformance.estimations import ESTIMATION_CHECKS, check_estimatio
 from privbench.conformance.inversions import INVERSION_CHECKS, check_inversion
 from privbench.conformance.members import MEMBERSHIP_CHECKS, check_membership
 from privbench.conformance.targets import TARGET_CHECKS, TargetSubject, check_target
+from privbench.conformance.update_defenses import UPDATE_DEFENSE_CHECKS, check_update_defense
 
 __all__ = [
     "ACTIVE_CHECKS",
@@ -28,6 +29,7 @@ __all__ = [
     "INVERSION_CHECKS",
     "MEMBERSHIP_CHECKS",
     "TARGET_CHECKS",
+    "UPDATE_DEFENSE_CHECKS",
     "Check",
     "ConformanceError",
     "Result",
@@ -40,5 +42,6 @@ __all__ = [
     "check_inversion",
     "check_membership",
     "check_target",
+    "check_update_defense",
     "require",
 ]

@@ -1,17 +1,19 @@
-"""What a defence is: on the cut gradients that a server sends back, or on what a party sends up to it."""
+"""What a defence is: on the cut gradients that a server sends back, on what a party sends up to it, or on updates."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from privbench.errors import InputError, unknown
-from privbench.mechanism import Mechanism
+from privbench.mechanism import Claim, Mechanism
+from privbench.options import parse_number
 from privbench.registry import Registry
 from privbench.threat import Channel
 
@@ -34,6 +36,22 @@ class DefenseBase(ABC):
     """What defences of every kind have: a card. A defence is a frozen configuration; its fields are its options."""
 
     card: ClassVar[DefenseCard]
+
+
+class Numbers(DefenseBase):
+    """Options are positive numbers, also where they come as text; texts are left to the defence."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            if f.type == "str":
+                continue
+            value = parse_number(f.name, str(getattr(self, f.name)), whole=f.type == "int")
+            if not 0 < value < math.inf:
+                raise InputError(
+                    f"{f.name} of defence {self.card.name} must be a positive number, got {value:g}; without it "
+                    f"nothing is {'promised' if self.card.guarantee == 'formal' else 'done'}: use --defense none."
+                )
+            object.__setattr__(self, f.name, value)
 
 
 class Defense(DefenseBase):
@@ -81,6 +99,61 @@ class CutDefense(DefenseBase):
     @abstractmethod
     def mechanism(self, party: str, table: Tensor) -> Mechanism:
         """What the defence says it does, in the words that bounds understand."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How often one client takes part, at most, all of it public: rounds of which it sends an update; steps that it
+    makes in them; rate: with which Poisson sampling draws a record into a step.
+    """
+
+    rounds: int
+    steps: int
+    rate: float
+
+
+class UpdateDefense(DefenseBase):
+    """On the updates of federated averaging, each a vector of P numbers.
+
+    summed      the server sees sums over clients, and no client's update
+    per_record  a step's gradient is made by `gradient`, record by record, of records that Poisson sampling draws
+    """
+
+    summed: ClassVar[bool] = False
+    per_record: ClassVar[bool] = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences that a reader of a run with it must know."""
+        return ()
+
+    def gradient(self, records: Iterable[Tensor], nothing: Tensor, generator: torch.Generator) -> Tensor:
+        """What a step goes down by [P], before it is divided by the batch's size: the sum of the records' gradients
+        [P] each. nothing: zeros [P], the sum over no record.
+        """
+        return sum(records, nothing)
+
+    def sent(self, update: Tensor, generator: torch.Generator) -> Tensor:
+        """What leaves a client, and is aggregated, in place of its update [P]: itself."""
+        return update
+
+    def released(self, mean: Tensor, clients: int, generator: torch.Generator) -> Tensor:
+        """What the server adds to its state in place of the mean [P] of so many clients' updates: itself."""
+        return mean
+
+    @abstractmethod
+    def mechanism(self) -> Mechanism:
+        """What the defence says it does at every client, in the words that bounds understand."""
+
+    def claim(self, course: Course, delta: float) -> Claim | None:
+        """What one client's whole course is accounted for about one of its records; None where nothing is promised."""
+        return None
+
+    def at(self, eps: float, delta: float, course: Course) -> Self:
+        """The same defence with the noise that is accounted for with this eps; `InputError` where none is."""
+        raise InputError(
+            f"defence {self.card.name} promises no eps: leave --eps out, or use dp-sgd or update-gaussian."
+        )
 
 
 def clipped(vectors: Tensor, clip: float) -> Tensor:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from privbench.defenses.base import CutDefense, DefenseCard, clipped, rms, row_norm
-from privbench.errors import InputError
+from privbench.defenses.base import CutDefense, DefenseCard, Numbers, clipped, rms, row_norm
 from privbench.mechanism import Mechanism
-from privbench.options import parse_number
 from privbench.threat import Channel
 
 
@@ -41,22 +38,7 @@ _ROWS = 1_024
 
 
 @dataclass(frozen=True)
-class Numbers(CutDefense):
-    """Options are positive numbers, also where they come as text."""
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            value = float(parse_number(f.name, str(getattr(self, f.name))))
-            if not 0 < value < math.inf:
-                raise InputError(
-                    f"{f.name} of defence {self.card.name} must be a positive number, got {value:g}; without it "
-                    f"nothing is {'promised' if self.card.guarantee == 'formal' else 'done'}: use --defense none."
-                )
-            object.__setattr__(self, f.name, value)
-
-
-@dataclass(frozen=True)
-class ActivationClip(Numbers):
+class ActivationClip(Numbers, CutDefense):
     """clip: norm that a token's activation may have, in norms of the table's rows."""
 
     clip: float = 1.0
@@ -77,7 +59,7 @@ class ActivationClip(Numbers):
 
 
 @dataclass(frozen=True)
-class ActivationGaussian(Numbers):
+class ActivationGaussian(Numbers, CutDefense):
     """clip: as of `activation-clip`; noise: its standard deviation, in root mean squares of the table's entries.
 
     Formal: a token's own activation in one release is mu-GDP in the token with mu = 2 clip sqrt(d) / noise, whatever
@@ -106,7 +88,7 @@ class ActivationGaussian(Numbers):
 
 
 @dataclass(frozen=True)
-class TokenDChi(Numbers):
+class TokenDChi(Numbers, CutDefense):
     """Each token is replaced before it is embedded: by the one whose row lies nearest, in Euclidean distance, to its
     own row with noise of density proportional to exp(-eps |z|). Every token draws a radius of its own.
 

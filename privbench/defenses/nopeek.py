@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from privbench.defenses.base import DefenseCard
-from privbench.defenses.cut import Numbers
+from privbench.defenses.base import CutDefense, DefenseCard, Numbers
 from privbench.mechanism import Mechanism
 from privbench.threat import Channel
 
@@ -18,7 +17,7 @@ _LEAST = 1e-12
 
 
 @dataclass(frozen=True)
-class NoPeek(Numbers):
+class NoPeek(Numbers, CutDefense):
     """weight: of the distance correlation between tokens' public rows and their activations, beside the loss.
 
     A client adds it to its own gradient; what it sends is not changed otherwise, and nothing is promised.

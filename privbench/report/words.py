@@ -63,6 +63,7 @@ BOUNDS: Mapping[str, str] = {
     "g-as-published": "the paper's two-task form for one release, held over a whole run as the paper reads it",
     "single-task": "Phi(C / sigma), within which the paper says that multi-task releases stay",
     "dp-cap": "what the claimed (eps, delta) allows a guesser of a fair coin, under the claim's own neighbours",
+    "dp-members": "what the claimed (eps, delta) about records allows one guess; a training's are tested together",
     "nominal-curve": "what the accounting behind a nominal claim promises: its own privacy curve, read at a coin",
     "label-dp": "what pure differential privacy of labels allows",
     "fisher": "what an unbiased estimator can explain of inputs behind a noised linear cut; attacks may be biased",
@@ -125,17 +126,20 @@ def most_read(audit: Audit) -> Finding | None:
 
 
 def sentence(finding: Finding, audit: Audit) -> str:
-    """A finding about coins in words: value, interval, bound, verdict; of any other the reason why it has no value."""
+    """A finding about coins in words: value, interval, bound, verdict; else the reason why it has no value."""
     if finding.value is None:
         return f"{_capital(attack_name(finding))}: {finding.verdict}. {_capital(finding.reason)}."
     where = releases(finding, over(audit))
-    read = f"{_capital(attack_name(finding))} guesses {measured(finding)} of the label coins right from {where}"
+    name = _capital(attack_name(finding))
+    read = f"{name} guesses {measured(finding)} of the label coins right from {where}"
+    if members.about_members(finding):
+        read = f"{name} is right in {measured(finding)} of the {finding.n} guesses about members that it is surest of"
     if finding.bound is None:
         return f"{read}; {finding.reason}: {finding.verdict}."
-    name, value = finding.bound["name"], finding.bound["value"]
+    bound, value = finding.bound["name"], finding.bound["value"]
     near = finding.verdict in (Verdict.EXCEEDED, Verdict.INCONCLUSIVE)
     said = decision(finding.bound) if near else p_value(finding.bound["p_value"])
-    held = f"{read}; {name} allows {number(value)}: {finding.verdict} ({said})."
+    held = f"{read}; {bound} allows {number(value)}: {finding.verdict} ({said})."
     if finding.verdict in (Verdict.INCONCLUSIVE, Verdict.VACUOUS, Verdict.FAILED):
         return f"{held} {_capital(finding.reason)}."
     return held
@@ -282,7 +286,8 @@ def _adversaries(exceeded: list[Finding]) -> Iterator[str]:
         best = max(finding.value or 0.0 for finding in findings)
         names = sorted({str(finding.bound["name"]) for finding in findings if finding.bound})
         allow = f"more than {' and '.join(names)} allow{'s' if len(names) == 1 else ''}"
-        yield f"{threat} guesses {number(best)} of the label coins right, {allow}"
+        what = "surest guesses about members" if members.about_members(findings[0]) else "label coins"
+        yield f"{threat} guesses {number(best)} of the {what} right, {allow}"
 
 
 def _tally(count: Mapping[Verdict, int]) -> str:

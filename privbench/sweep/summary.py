@@ -18,16 +18,18 @@ import privbench
 from privbench.bounds.base import BoundValue, Question
 from privbench.data.catalogue import without_folders
 from privbench.errors import EXCEEDED, INCOMPLETE, OK, RecordError
+from privbench.findings_members import GUESSES
 from privbench.flags import VOIDING
-from privbench.mechanism import Mechanism, gradient_mechanism
+from privbench.mechanism import Claim, Mechanism, gradient_mechanism
 from privbench.record import AUDIT_FILE, Audit, Finding, read
 from privbench.registry import Registry
 from privbench.scoring import Control
+from privbench.stats.one_run import Guesses
 from privbench.stats.shares import upper_mean
 from privbench.sweep.plan import Cell
 from privbench.sweep.record import Held, Row, Sweep
 from privbench.sweep.work import failure, folder_of
-from privbench.verdict import ALPHA, RHO_SHARE, ConfirmatoryTest, Judgement, Verdict, controls_say, judge
+from privbench.verdict import ALPHA, RHO_SHARE, ConfirmatoryTest, Judgement, OneRunTest, Verdict, controls_say, judge
 
 
 def collect(cells: Sequence[Cell], out: Path, registry: Registry) -> Sweep:
@@ -43,7 +45,7 @@ def judge_again(sweep: Sweep, out: Path, registry: Registry) -> Sweep:
 
 def _judged(asked: Sequence[Row], out: Path, registry: Registry) -> Sweep:
     audits = {row.cell: _read(out, row.cell) for row in asked}
-    tests: dict[tuple[str, str], ConfirmatoryTest] = {}
+    tests: dict[tuple[str, str], ConfirmatoryTest | OneRunTest] = {}
     most = 0
     for address, audit in audits.items():
         if audit is not None:
@@ -90,8 +92,12 @@ def _read(out: Path, address: str) -> Audit | None:
     return audit
 
 
-def _test(finding: Finding, audit: Audit, registry: Registry, rho_alpha: float) -> ConfirmatoryTest:
+def _test(finding: Finding, audit: Audit, registry: Registry, rho_alpha: float) -> ConfirmatoryTest | OneRunTest:
     n, value, bound = finding.n or 0, finding.value or 0.0, finding.bound or {}
+    if finding.metric == GUESSES:
+        claim = Claim.from_json(bound["inputs"]["claim"])
+        void = finding.reason if finding.verdict == Verdict.FAILED else None
+        return OneRunTest(Guesses(finding.canaries or n, n, round(value * n)), claim.eps, claim.delta, void)
     positive, negative = (finding.controls[key] for key in ("positive", "negative"))
     if negative is None:
         raise RecordError(f"finding {finding.id} was judged without a shuffled control.")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from privbench.targets.fedavg.rounds import Round, Why, called
+from privbench.targets.fedavg.defending import called
+from privbench.targets.fedavg.rounds import Round, Why
 
 _SAID: Mapping[Why, str] = {
     "dropped out": "Dropped out half-way, without an update",
     "refused": "Refused, for NaN or infinity in the update",
+    "alone": "Not summed, for a sum over one client is its update",
 }
 
 
@@ -27,7 +30,7 @@ class Attendance:
     def add(self, done: Round) -> Round:
         """Note a round down, and hand it on."""
         self.taken.append(len(done.taken))
-        self.losses += [done.loss] if done.taken else []
+        self.losses += [done.loss] if math.isfinite(done.loss) else []
         for client, trained in done.taken.items():
             self.trained_on.setdefault(client, set()).update(trained.rows)
         for client, why in done.missed.items():

@@ -16,9 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.data.catalogue import without_folders
-from privbench.data.surveys.splits import portions
+from privbench.data.surveys.splits import parts, portions
+from privbench.defenses.base import Course, UpdateDefense, build_defense
 from privbench.errors import InputError, unknown
+from privbench.mechanism import Claim
 from privbench.options import AuditOptions
+from privbench.registry import Registry
+from privbench.target import Epsilon
 from privbench.targets.split_llama.recipe import (
     DEFAULT_DATA,
     DEFAULT_MODEL,
@@ -67,7 +71,7 @@ class FedTuning(Recipe):
         """Steps of each client in a round."""
         if self.turns == "equal":
             return (self.local_steps,) * self.clients
-        return tuple(max(count, 1) for count in portions(self.clients * self.local_steps, self.weights).tolist())
+        return tuple(max(count, 1) for count in portions(self.clients * self.local_steps, self.parts_held).tolist())
 
     def one_pass(self, held: Sequence[int]) -> int:
         """The fewest rounds in which every client that is always drawn trains on each of its respondents once; as many
@@ -75,6 +79,29 @@ class FedTuning(Recipe):
         """
         rounds = max(-(-count // (self.batch * local)) for count, local in zip(held, self.local, strict=True))
         return math.ceil(rounds / self.fraction)
+
+    @property
+    def each(self) -> int:
+        """How many clients are drawn for a round."""
+        return max(round(self.fraction * self.clients), 1)
+
+    @property
+    def poisson_rate(self) -> float:
+        """With which a client of equal share draws a record into a step, so that a batch comes on average: set by what
+        is asked for, and by no client's records.
+        """
+        return min(1.0, self.batch * self.clients / self.train)
+
+    def course(self, rounds: int) -> Course:
+        """Of the client that makes the most steps."""
+        return Course(rounds, rounds * max(self.local), self.poisson_rate)
+
+    def weights(self, held: Sequence[int], defense: UpdateDefense | None) -> Sequence[int]:
+        """By which the server weighs clients' updates: by their respondents; alike where a defence promises something,
+        for these numbers would tell whether one more is in.
+        """
+        promises = defense is not None and defense.card.guarantee == "formal"
+        return [1] * len(held) if promises else list(held)
 
     def leaves(self, rounds: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
         """Who drops out of which round if it takes part, [rounds, clients]."""
@@ -109,29 +136,130 @@ class FedConfig(LlamaConfig):
     """A resolved run."""
 
     tuning: FedTuning
+    defense: UpdateDefense | None
+    defense_spec: str
+    eps: float | None
+    delta: float
+
+    @property
+    def promises(self) -> bool:
+        """Whether something is accounted for."""
+        return self.claim(self.tuning.rounds) is not None
+
+    def member_rounds(self, held: Sequence[int]) -> int:
+        """Of a run about membership: of `reference_rounds`, or one pass over those whom clients hold, if that is more;
+        where something is promised, over as many as are expected there, for these numbers would tell.
+        """
+        tuning = self.tuning
+        if self.promises:
+            held = [math.ceil(tuning.train * part - 1e-9) for part in parts(tuning.shares, tuning.clients)]
+        return max(tuning.reference_rounds, tuning.one_pass(held))
+
+    def claim(self, rounds: int) -> Claim | None:
+        """What so many rounds are accounted for."""
+        return None if self.defense is None else self.defense.claim(self.tuning.course(rounds), self.delta)
+
+    def described(self, rounds: int) -> dict[str, Any]:
+        """What the recording of so many rounds says of the defence."""
+        if self.defense is None:
+            return {}
+        claim = self.claim(rounds)
+        claims = {} if claim is None else {"claims": [claim.to_json()]}
+        return {"mechanisms": [self.defense.mechanism().to_json()], **claims}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the audited run must know of the defence."""
+        if self.defense is None:
+            return ()
+        weighed = ("The server weighs clients alike: how many respondents each holds is not told.",)
+        return (*self.defense.notes, *(weighed if self.promises else ()))
+
+    @property
+    def members_held(self) -> dict[str, Any]:
+        claim = self.claim(self.member_rounds([]) if self.promises else 0)
+        return {**super().members_held, "claim": None if claim is None else claim.to_json()}
+
+    @property
+    def epsilons(self) -> tuple[Epsilon, ...]:
+        """The claim's, by name."""
+        claim = self.claim(self.tuning.rounds)
+        if self.defense is None or claim is None:
+            return ()
+        return (_epsilon(claim, self.tuning, self.defense),)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "data": without_folders(self.data),
             "model": self.model.partition(":")[0],
             "tuning": asdict(self.tuning),
-            "defense": "none",
-            "eps": "inf",
+            "defense": self.defense_spec,
+            "eps": "inf" if self.defense is None else self.eps,
+            "delta": self.delta,
+            "multiplier": getattr(self.defense, "noise", None),
         }
 
 
-def resolve(options: AuditOptions) -> FedConfig:
+def resolve(options: AuditOptions, registry: Registry) -> FedConfig:
     """Check every option. No file is read: a record is verified where its data and its model are not."""
-    if options.eps not in (None, math.inf) or options.noise_multiplier or options.sigma:
-        raise InputError("fedavg adds no noise yet: leave out --eps (or give inf), --sigma and --noise-multiplier.")
-    if options.defenses not in ((), ("none",)):
-        raise InputError(f"fedavg takes no --defense yet, got {', '.join(options.defenses)}; leave it out.")
+    if options.noise_multiplier or options.sigma:
+        raise InputError(
+            "fedavg's defences have noise of their own: leave --sigma and --noise-multiplier out, and give for example "
+            "--defense dp-sgd:clip=1,noise=1, or --eps with a --defense."
+        )
+    if len(options.defenses) > 1:
+        raise InputError(f"fedavg takes one --defense, got {len(options.defenses)}.")
     if options.party not in (None, "server"):
         raise unknown("party", str(options.party), ("server",))
     data, model = options.data or DEFAULT_DATA, options.model or DEFAULT_MODEL
     tuning = read_recipe(FedTuning, model, options.settings, _PRETRAINED, NAME)
     require_data(data, NAME, tuning.schema)
-    return FedConfig(data=data, model=model, tuning=tuning, seed=options.seed)
+    spec = options.defenses[0] if options.defenses else "none"
+    return FedConfig(
+        data=data, model=model, tuning=tuning, seed=options.seed, defense=_defense(spec, options.eps, registry, tuning,
+        options.delta), defense_spec=spec, eps=options.eps, delta=options.delta,
+    )  # fmt: skip
+
+
+def _defense(spec: str, eps: float | None, registry: Registry, tuning: FedTuning, delta: float) -> UpdateDefense | None:
+    """The defence that is asked for, its noise by --eps where that is given."""
+    if spec == "none":
+        if eps not in (None, math.inf):
+            raise InputError(f"--eps {eps:g} needs a defence whose noise it sets: --defense dp-sgd or update-gaussian.")
+        return None
+    found = build_defense(spec, registry, UpdateDefense, NAME)  # type: ignore[type-abstract]
+    if found.summed and tuning.each < 2:
+        raise InputError(
+            f"{spec} needs two clients or more in a round, and {tuning.each} of {tuning.clients} is drawn: the sum "
+            "over one is its update. Use more clients or a larger fraction."
+        )
+    if eps is None:
+        return found
+    if eps == math.inf:
+        raise InputError("--eps inf says that nothing is promised; with a --defense leave it out.")
+    if "noise=" in spec:
+        raise InputError(f"--eps sets the noise of {spec.partition(':')[0]}: leave noise= out, or --eps.")
+    return found.at(eps, delta, tuning.course(tuning.rounds))
+
+
+def _epsilon(claim: Claim, tuning: FedTuning, defense: UpdateDefense) -> Epsilon:
+    """Of one client's whole course, about one of its records."""
+    sampled = claim.sample_rate is not None
+    sees = {
+        "server": "the server and whoever else sees the updates or the trained model",
+        "outsider": "who sees the trained model only; the server sees clean updates, and is promised nothing",
+    }[claim.audience]
+    return Epsilon(
+        name=claim.audience,
+        value=claim.eps,
+        delta=claim.delta,
+        neighbours=claim.neighbours,
+        sampling=f"Poisson, q = {claim.sample_rate:.4g}" if sampled else "none (the server knows who took part)",
+        releases=tuning.course(tuning.rounds).steps if sampled else tuning.rounds,
+        accountant="Opacus RDP" if sampled else "Gaussian DP",
+        speaks_for=f"{sees}, about one record of a client",
+        assumes="the noise is drawn afresh by who is said to draw it, and how often a client takes part is public",
+    )
 
 
 def _pair(text: str) -> tuple[int, int]:

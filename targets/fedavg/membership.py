@@ -16,7 +16,8 @@ import torch
 from privbench.target import MEMBERS, Progress, TargetRun
 from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedConfig
-from privbench.targets.fedavg.rounds import Round, Whole, called, federate
+from privbench.targets.fedavg.defending import senders
+from privbench.targets.fedavg.rounds import Round, Whole, federate
 from privbench.targets.split_llama.adapters import clone, load_state
 from privbench.targets.split_llama.membership import Game
 from privbench.targets.split_llama.system import shards_of, untuned
@@ -35,14 +36,14 @@ def run_membership(config: FedConfig, rng: np.random.Generator, report: Progress
     tuning = config.tuning
     report("reading the survey", 0.0)
     game = Game.draw(config, rng)
-    rounds = max(tuning.reference_rounds, tuning.one_pass(game.held(tuning.clients)))
+    rounds = config.member_rounds(game.held(tuning.clients))
     model = Whole(*untuned(game.pool.base.model, tuning, game.rng))
     shards = shards_of(game.train, game.holder, tuning.clients)
     seen = Attendance()
     # A reference is the adversary's own: it has nothing to compare.
     asked = evenly(tuning.asked, rounds) if config.role == MEMBERS else ()
-    compared = Compared(model, game.pool.train, tuning.clients, asked, len(game.asked))
-    for done in federate(model, shards, tuning, rounds, game.rng, report):
+    compared = Compared(model, game.pool.train, senders(tuning.clients, config.defense), asked, len(game.asked))
+    for done in federate(model, shards, tuning, rounds, game.rng, report, config.defense):
         compared.add(seen.add(done), report)
     arrays = game.outputs(model.client, model.server, report)
     if config.role == MEMBERS:
@@ -50,7 +51,8 @@ def run_membership(config: FedConfig, rng: np.random.Generator, report: Progress
     secrets = game.secrets(told=config.role == MEMBERS)
     whole = all(len(seen.trained_on.get(client, ())) == len(shard.samples) for client, shard in enumerate(shards))
     flags = () if whole or config.role != MEMBERS else (UNTRAINED,)
-    return game.run(arrays, secrets, seen.diagnostics, {"missed": seen.missed}, seen.notes, flags)
+    metadata = {"missed": seen.missed, **(config.described(rounds) if config.role == MEMBERS else {})}
+    return game.run(arrays, secrets, seen.diagnostics, metadata, seen.notes, flags)
 
 
 def evenly(count: int, rounds: int) -> tuple[int, ...]:
@@ -59,21 +61,22 @@ def evenly(count: int, rounds: int) -> tuple[int, ...]:
 
 
 class Compared:
-    """Every candidate's gradient against every update, in the rounds that are asked about [R].
+    """Every candidate's gradient against every update that the server sees, in the rounds that are asked about [R].
 
     The population is in no comparison, since nobody asks whether it was trained on: 0 there.
     """
 
     def __init__(
-        self, model: Whole, candidates: Sequence[Encoded], clients: int, rounds: Sequence[int], records: int
+        self, model: Whole, candidates: Sequence[Encoded], seen: Sequence[str], rounds: Sequence[int], records: int
     ) -> None:
         self._model, self._candidates, self._rounds = clone(model), candidates, rounds
         # In the order of `state`; asking the model for them takes a seventh of a gradient's time.
         self._trained = [item for item in self._model.parameters() if item.requires_grad]
-        self._products = np.zeros((clients, len(rounds), records))
+        self._seen = tuple(seen)
+        self._products = np.zeros((len(seen), len(rounds), records))
         self._squares = np.zeros((len(rounds), records))
-        self._sizes = np.zeros((clients, len(rounds)))
-        self._masks = np.zeros((clients, len(rounds)), np.uint8)
+        self._sizes = np.zeros((len(seen), len(rounds)))
+        self._masks = np.zeros((len(seen), len(rounds)), np.uint8)
 
     def add(self, done: Round, report: Progress) -> None:
         """A round; nothing happens if it is not asked about."""
@@ -81,14 +84,14 @@ class Compared:
             return
         at = self._rounds.index(done.number)
         load_state(self._model, done.start)
-        clients = list(done.taken)
-        updates = [_wide(done.taken[client].update.values()) for client in clients]
-        self._masks[clients, at] = 1
-        self._sizes[clients, at] = [float(update @ update) for update in updates]
+        seen = [self._seen.index(sender) for sender in done.seen]
+        updates = [_wide(update.values()) for update in done.seen.values()]
+        self._masks[seen, at] = 1
+        self._sizes[seen, at] = [float(update @ update) for update in updates]
         for row, candidate in enumerate(self._candidates):
             gradient = self.gradient_of(candidate)
             self._squares[at, row] = float(gradient @ gradient)
-            self._products[clients, at, row] = [float(update @ gradient) for update in updates]
+            self._products[seen, at, row] = [float(update @ gradient) for update in updates]
             report(f"gradients at round {done.number + 1}", (row + 1) / len(self._candidates))
 
     def gradient_of(self, candidate: Encoded) -> torch.Tensor:
@@ -104,8 +107,7 @@ class Compared:
         updates/CLIENT/mask [R], 0 where none of it was taken.
         """
         found: dict[str, npt.NDArray[Any]] = {"asked/squares": self._squares}
-        for client, (products, sizes, mask) in enumerate(zip(self._products, self._sizes, self._masks, strict=True)):
-            name = called(client)
+        for name, products, sizes, mask in zip(self._seen, self._products, self._sizes, self._masks, strict=True):
             found |= {
                 f"asked/products/{name}": products,
                 f"updates/{name}/squares": sizes,

@@ -19,19 +19,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from privbench.defenses.base import UpdateDefense
 from privbench.target import Progress
 from privbench.targets.fedavg.config import FedTuning
+from privbench.targets.fedavg.defending import SUM, Guard, Protection, called
 from privbench.targets.split_llama.adapters import State, average, clone, load_state, state
 from privbench.targets.split_llama.batches import Batch
 from privbench.targets.split_llama.halves import Client, Server, exchange
 from privbench.targets.split_llama.tune import Shard, Trainer, batch_of, stage
 
-Why = Literal["dropped out", "refused"]
-
-
-def called(client: int) -> str:
-    """A client's name in recordings and sentences."""
-    return f"client-{client + 1}"
+Why = Literal["dropped out", "refused", "alone"]
 
 
 class Whole(nn.Module):
@@ -48,7 +45,9 @@ class Whole(nn.Module):
 
 @dataclass(frozen=True)
 class Trained:
-    """What a client made of a round: the change of its state, its records' losses, and on which it trained."""
+    """What a client made of a round: the change of its state, as it leaves the client, its records' losses, and on
+    which it trained.
+    """
 
     update: State
     losses: tuple[float, ...]
@@ -62,12 +61,21 @@ class Trained:
 class Institute:
     """One client: its respondents, its copy of the model, and its optimisers, which it keeps.
 
-    steps: in all rounds together, over which rates decay.
+    steps: in all rounds together, over which rates decay; guard: its defence.
     """
 
-    def __init__(self, model: Whole, shard: Shard, tuning: FedTuning, steps: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        model: Whole,
+        shard: Shard,
+        tuning: FedTuning,
+        steps: int,
+        rng: np.random.Generator,
+        guard: Guard | None = None,
+    ) -> None:
         self.samples = shard.samples
-        self._model = clone(model)
+        self._model, self._tuning, self._guard = clone(model), tuning, guard
+        self._trained = [item for item in self._model.parameters() if item.requires_grad]
         self._feed = shard.batches(tuning.batch, rng)
         self._trainers = (
             Trainer(self._model.client, tuning, tuning.client_rate, steps),
@@ -80,25 +88,43 @@ class Institute:
         losses: list[float] = []
         seen: set[int] = set()
         for step in steps:
-            rows, _ = next(self._feed)
-            losses += self._model.learn(batch_of([self.samples[row] for row in rows])).tolist()
+            rows, found = self._learn()
+            losses += found
             seen.update(rows)
             for trainer in self._trainers:
                 trainer.step(step)
         end = state(self._model)
-        return Trained({name: end[name] - start[name] for name in start}, tuple(losses), frozenset(seen))
+        update = {name: end[name] - start[name] for name in start}
+        sent = update if self._guard is None else self._guard.sent(update)
+        return Trained(sent, tuple(losses), frozenset(seen))
+
+    def _learn(self) -> tuple[tuple[int, ...], list[float]]:
+        """Leave a step's gradient in the parameters: of whom, and their losses."""
+        if self._guard is not None and self._guard.defense.per_record:
+            size, rate = self._tuning.batch, self._tuning.poisson_rate
+            return self._guard.step(self._trained, self.samples, size, rate, self._model.learn)
+        rows, _ = next(self._feed)
+        return rows, self._model.learn(batch_of([self.samples[row] for row in rows])).tolist()
 
 
 @dataclass(frozen=True)
 class Round:
     """What the server did in a round, numbered from 0. start: its state before; taken: what it added the mean of, by
-    client; missed: who took part and is not among them, and why.
+    client; missed: who took part and is not among them, and why; total: that mean, where the server sees nothing else.
     """
 
     number: int
     start: State
     taken: Mapping[int, Trained]
     missed: Mapping[int, Why]
+    total: State | None = None
+
+    @property
+    def seen(self) -> Mapping[str, State]:
+        """The updates that the server sees, by sender."""
+        if self.total is not None:
+            return {SUM: self.total}
+        return {called(client): trained.update for client, trained in self.taken.items()}
 
     @property
     def loss(self) -> float:
@@ -108,20 +134,29 @@ class Round:
 
 
 def federate(
-    model: Whole, shards: Sequence[Shard], tuning: FedTuning, rounds: int, rng: np.random.Generator, report: Progress
+    model: Whole,
+    shards: Sequence[Shard],
+    tuning: FedTuning,
+    rounds: int,
+    rng: np.random.Generator,
+    report: Progress,
+    defense: UpdateDefense | None = None,
 ) -> Iterator[Round]:
     """Train `model` in place, and yield every round when it is over.
 
     Batches come from `rng`: with everybody in every round those of the first pass are the split run's. Who takes part
     and who drops out is drawn from generators spawned of it. An update with NaN or infinity is refused: one such number
-    would spoil the state of all. Where nobody is left the state stays.
+    would spoil the state of all. Where nobody is left the state stays, and where a sum over one would tell its update.
     """
     sampling, dropping = rng.spawn(2)
     leaves = tuning.leaves(rounds, dropping)
     started = time.monotonic()
+    protection = Protection.of(defense, len(shards), rng)
     institutes = [
-        Institute(model, shard, tuning, rounds * local, rng) for shard, local in zip(shards, tuning.local, strict=True)
+        Institute(model, shard, tuning, rounds * local, rng, guard)
+        for shard, local, guard in zip(shards, tuning.local, protection.guards, strict=True)
     ]
+    weights = tuning.weights([len(shard.samples) for shard in shards], defense)
     each = max(round(tuning.fraction * len(institutes)), 1)
     for number in range(rounds):
         start, taken, missed = state(model), dict[int, Trained](), dict[int, Why]()
@@ -135,9 +170,14 @@ def federate(
                 missed[client] = "refused"
             else:
                 taken[client] = trained
-        if taken:
-            step = average([item.update for item in taken.values()], [len(institutes[one].samples) for one in taken])
+        protection.require_sound(number, [loss for item in taken.values() for loss in item.losses])
+        if len(taken) < protection.least:
+            missed |= dict.fromkeys(taken, "alone")
+            taken = {}
+        mean = average([item.update for item in taken.values()], [weights[one] for one in taken]) if taken else None
+        if mean is not None:
+            step = protection.released(mean, len(taken))
             load_state(model, {name: start[name] + step[name] for name in start})
-        done = Round(number, start, taken, missed)
+        done = Round(number, start, taken, missed, mean if defense is not None and defense.summed else None)
         report(stage(number + 1, rounds, time.monotonic() - started, done.loss, "round"), (number + 1) / rounds)
         yield done

@@ -11,7 +11,8 @@ from privbench.recording import Secrets
 from privbench.target import Progress, TargetRun
 from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedConfig
-from privbench.targets.fedavg.rounds import Whole, called, federate
+from privbench.targets.fedavg.defending import called
+from privbench.targets.fedavg.rounds import Whole, federate
 from privbench.targets.fedavg.tape import UpdateTape
 from privbench.targets.split_llama.adapters import state
 from privbench.targets.split_llama.material import Material
@@ -30,13 +31,15 @@ def run_audited(config: FedConfig, rng: np.random.Generator, report: Progress, f
     shards = shards_of(material.train, material.holder, tuning.clients)
     others, untold = other_methods(config, material, rng, report)
     seen = Attendance()
-    with UpdateTape(state(model), [len(shard.samples) for shard in shards], tuning.rounds, folder) as tape:
-        for done in federate(model, shards, tuning, tuning.rounds, rng, report):
+    weights = tuning.weights([len(shard.samples) for shard in shards], config.defense)
+    summed = config.defense is not None and config.defense.summed
+    with UpdateTape(state(model), weights, tuning.rounds, folder, summed) as tape:
+        for done in federate(model, shards, tuning, tuning.rounds, rng, report, config.defense):
             tape.put(seen.add(done))
-        transcript = tape.finish({"missed": seen.missed})
+        transcript = tape.finish({"missed": seen.missed, **config.described(tuning.rounds)})
     utility = answered(model.client, model.server, material, others, rng, report)
     secrets = Secrets(material.natural(np.arange(len(material.train))))
-    notes = (*material.notes, *untold, *_of_one_mind(material, tuning.clients), *seen.notes)
+    notes = (*material.notes, *untold, *_of_one_mind(material, tuning.clients), *seen.notes, *config.notes)
     fingerprint = material.fingerprint
     return TargetRun(transcript, None, secrets, utility, seen.diagnostics, fingerprint, notes=notes)
 

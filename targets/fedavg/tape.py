@@ -16,7 +16,8 @@ import torch
 
 from privbench.growing import Growing
 from privbench.recording import Transcript
-from privbench.targets.fedavg.rounds import Round, called
+from privbench.targets.fedavg.defending import SUM, called
+from privbench.targets.fedavg.rounds import Round
 from privbench.targets.split_llama.adapters import State
 from privbench.tensors import DTYPES, Spec
 
@@ -35,16 +36,21 @@ def parameters(values: State) -> list[list[Any]]:
 
 
 class UpdateTape:
-    """public/global [P], and updates/CLIENT [R, P] with its mask [R] for each client; samples: how many each holds."""
+    """public/global [P], and updates/CLIENT [R, P] with its mask [R] for each client; samples: how many each holds, by
+    which the server weighs it, or 1 each; summed: the server sees one update, of all together.
+    """
 
-    def __init__(self, start: State, samples: Sequence[int], rounds: int, folder: Path | None) -> None:
-        self._start, self._samples = start, samples
-        self._masks = np.zeros((len(samples), rounds), np.uint8)
+    def __init__(
+        self, start: State, samples: Sequence[int], rounds: int, folder: Path | None, summed: bool = False
+    ) -> None:
+        held = {SUM: sum(samples)} if summed else {called(client): count for client, count in enumerate(samples)}
+        self._start, self._samples = start, held
+        self._masks = {sender: np.zeros(rounds, np.uint8) for sender in held}
         size = len(flat(start))
         layout: dict[str, Spec] = {"public/global": (_KIND, (size,))}
-        for client in range(len(samples)):
-            layout[f"updates/{called(client)}"] = (_KIND, (rounds, size))
-            layout[f"updates/{called(client)}/mask"] = (self._masks.dtype, (rounds,))
+        for sender, mask in self._masks.items():
+            layout[f"updates/{sender}"] = (_KIND, (rounds, size))
+            layout[f"updates/{sender}/mask"] = (mask.dtype, (rounds,))
         self._transcript = Growing(Transcript, layout, folder)
 
     def __enter__(self) -> Self:
@@ -57,17 +63,16 @@ class UpdateTape:
 
     def put(self, done: Round) -> None:
         """The updates of a round."""
-        for client, trained in done.taken.items():
-            self._transcript.put(f"updates/{called(client)}", flat(trained.update), done.number)
-            self._masks[client, done.number] = 1
+        for sender, update in done.seen.items():
+            self._transcript.put(f"updates/{sender}", flat(update), done.number)
+            self._masks[sender][done.number] = 1
 
     def finish(self, metadata: Mapping[str, Any]) -> Transcript:
         """The recording, once every round is over."""
         self._transcript.put("public/global", flat(self._start))
-        for client, mask in enumerate(self._masks):
-            self._transcript.put(f"updates/{called(client)}/mask", mask)
-        samples = {called(client): count for client, count in enumerate(self._samples)}
-        return self._transcript.finish({"parameters": parameters(self._start), "samples": samples, **metadata})
+        for sender, mask in self._masks.items():
+            self._transcript.put(f"updates/{sender}/mask", mask)
+        return self._transcript.finish({"parameters": parameters(self._start), "samples": self._samples, **metadata})
 
 
 def disk_bytes(size: int, clients: int, rounds: int) -> int:

@@ -40,7 +40,7 @@ class FedAvg(Target):
     def configure(self, options: AuditOptions, registry: Registry) -> FedConfig:
         from privbench.targets.fedavg.config import resolve
 
-        return resolve(options)
+        return resolve(options, registry)
 
     def describe(self, config: FedConfig) -> dict[str, Any]:
         return config.to_json()
@@ -56,6 +56,7 @@ class FedAvg(Target):
     def disk_bytes(self, config: FedConfig) -> int:
         """Of the updates; about membership there are three numbers for a candidate, and what models say of it."""
         from privbench.targets.fedavg import tape
+        from privbench.targets.fedavg.defending import senders
         from privbench.targets.split_llama import models
         from privbench.targets.split_llama.cost import Setting, cost
 
@@ -64,7 +65,8 @@ class FedAvg(Target):
             models.shape_of(config.model), rank=tuning.rank, bottleneck=tuning.bottleneck,
             train_head=tuning.train_head == "yes",
         )  # fmt: skip
-        return tape.disk_bytes(cost(setting, "full local").trained, tuning.clients, tuning.rounds)
+        seen = len(senders(tuning.clients, config.defense))
+        return tape.disk_bytes(cost(setting, "full local").trained, seen, tuning.rounds)
 
     def expected_seconds(self, config: FedConfig) -> float:
         """By the closed form of a step's FLOPs. About membership: the trainings, asking each about the pool, which is a
@@ -89,7 +91,7 @@ class FedAvg(Target):
         return {"members": config.members_held} if config.tuning.asks_members else {}
 
     def epsilons(self, config: FedConfig) -> tuple[Epsilon, ...]:
-        return ()
+        return config.epsilons
 
     def run(
         self,

@@ -120,7 +120,7 @@ class Recipe:
         return tuple(size / math.fsum(sizes) for size in sizes)
 
     @property
-    def weights(self) -> tuple[float, ...]:
+    def parts_held(self) -> tuple[float, ...]:
         """What each client holds of all training respondents, as a part of 1."""
         return tuple(parts(self.shares, self.clients))
 
@@ -131,7 +131,7 @@ class Recipe:
         """
         if self.turns == "equal":
             yield from itertools.cycle(range(self.clients))
-        weights, behind = np.array(self.weights), np.zeros(self.clients)
+        weights, behind = np.array(self.parts_held), np.zeros(self.clients)
         while True:
             behind += weights
             client = int(np.argmax(behind.round(9)))  # sums of fractions that are equal but for rounding

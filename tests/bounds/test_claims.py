@@ -163,8 +163,9 @@ class TestUnsupported:
         assert isinstance(answer, Unsupported)
         assert answer.part == "claim"
 
-    def test_a_claim_for_the_outsider_caps_no_site(self) -> None:
-        answer = DPCap().evaluate(mechanism(), ask(nominal(audience="outsider")))
+    @pytest.mark.parametrize("audience", ["outsider", "server"])
+    def test_a_claim_for_others_caps_no_site(self, audience: str) -> None:
+        answer = DPCap().evaluate(mechanism(), ask(nominal(audience=audience)))
         assert isinstance(answer, Unsupported)
         assert answer.part == "claim"
 

@@ -113,8 +113,13 @@ def test_as_many_batches_as_the_split_run_by_default() -> None:
         ({"settings": {"stpes": "3"}}, "unknown setting of target fedavg 'stpes'"),
         ({"settings": {"k": "1"}}, "unknown setting of target fedavg 'k'"),
         ({"settings": {"local_steps": "0"}}, "local_steps must be a positive number, got 0"),
-        ({"eps": 1.0}, r"fedavg adds no noise yet: leave out --eps \(or give inf\)"),
-        ({"defenses": ("activation-clip",)}, "fedavg takes no --defense yet, got activation-clip; leave it out"),
+        ({"eps": 1.0}, "--eps 1 needs a defence whose noise it sets: --defense dp-sgd or update-gaussian"),
+        ({"sigma": 1.0}, "fedavg's defences have noise of their own: leave --sigma and --noise-multiplier out"),
+        (
+            {"defenses": ("activation-clip",)},
+            "defence activation-clip acts on activations, which target fedavg has no place for; it takes dp-sgd, "
+            "quantisation, secure-aggregation, top-k, update-gaussian",
+        ),
         ({"party": "sever"}, "unknown party 'sever'; did you mean server"),
         ({"data": "sythetic"}, "unknown data of target fedavg 'sythetic'; did you mean synthetic"),
     ],
@@ -131,7 +136,7 @@ def test_its_roles_and_adversaries(llama: str) -> None:
     labels = ["curious server", "curious outsider", "curious server with the candidates"]
     assert [threat.label for threat in target.threats(asked)] == labels
     assert [threat.label for threat in target.threats(silent)] == labels[:1]
-    assert target.held(asked) == {"members": {"candidates": POOL, "references": 4, "blind": True}}
+    assert target.held(asked) == {"members": {"candidates": POOL, "references": 4, "blind": True, "claim": None}}
     assert target.held(silent) == {}
     assert target.epsilons(asked) == ()
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from test_halves import Unsplit, halves, llama
 
+from privbench.defenses.base import UpdateDefense
 from privbench.errors import InputError
 from privbench.recording import Transcript
 from privbench.targets.fedavg import rounds as rounds_module
@@ -55,7 +56,13 @@ class Run:
     """An averaging, round by round, and the state that it ends with."""
 
     def __init__(
-        self, held: Sequence[int], rounds: int = 4, seed: int = 0, dtype: torch.dtype = torch.float64, **settings: Any
+        self,
+        held: Sequence[int],
+        rounds: int = 4,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float64,
+        defense: UpdateDefense | None = None,
+        **settings: Any,
     ) -> None:
         own = {"clients": len(held), "local_steps": 2, "rounds": rounds}
         self.tuning = FedTuning(**{**STEP, **PARTS, **own, **settings})
@@ -65,7 +72,7 @@ class Run:
         self.stages: list[str] = []
         rng = np.random.default_rng(seed)
         made = federate(
-            self.model, self.shards, self.tuning, rounds, rng, lambda stage, share: self.stages.append(stage)
+            self.model, self.shards, self.tuning, rounds, rng, lambda stage, share: self.stages.append(stage), defense
         )
         self.rounds = [self.seen.add(done) for done in made]
         self.end = state(self.model)
@@ -338,7 +345,7 @@ def test_products_are_those_of_every_candidates_own_gradient() -> None:
     """One autograd graph of the unsplit model for each candidate, without any batch."""
     run = Run([3, 2], drop="2@2")
     asked = people(4, seed=1)
-    compared = Compared(whole(), asked, 2, (0, 1), 6)
+    compared = Compared(whole(), asked, ("client-1", "client-2"), (0, 1), 6)
     for done in run.rounds:
         compared.add(done, lambda stage, share: None)
     found = compared.arrays
@@ -383,7 +390,7 @@ def test_gradients_stand_in_the_order_of_updates() -> None:
     """A step down a candidate's gradient, flattened, is the update that a plain step would make."""
     model = whole()
     candidate = people(1)[0]
-    gradient = Compared(model, [candidate], 1, (0,), 1).gradient_of(candidate)
+    gradient = Compared(model, [candidate], ("client-1",), (0,), 1).gradient_of(candidate)
     model.learn(batch_of([candidate]))
     named = {name: item.grad for name, item in model.named_parameters() if item.grad is not None}
     assert list(named) == list(state(model))

@@ -110,7 +110,7 @@ def test_nobody_is_more_than_a_turn_ahead_of_its_part(sizes: list[int], steps: i
 def test_one_pass_by_size_is_one_pass(share: str) -> None:
     """With a step fewer, somebody of some client is not sent."""
     tuning = Tuning(clients=5, share=share, turns="sized", batch=4)
-    held = portions(200, tuning.weights).tolist()
+    held = portions(200, tuning.parts_held).tolist()
     steps = tuning.one_pass(held)
     for count, everybody in ((steps, True), (steps - 1, False)):
         given = [turns(replace(tuning, steps=count), client)[0] for client in range(5)]
