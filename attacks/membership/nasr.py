@@ -13,7 +13,6 @@ from privbench.attacks.membership.update_cosine import cosine, lacks_updates, ro
 from privbench.losses import record_losses, scaled_logits, tasks_of
 from privbench.membership import MembershipAttack
 from privbench.threat import Channel, Knowledge
-from privbench.updates import senders
 
 _STRENGTH = 0.01
 """Inverse of the penalty: tens of known records stand against as many features."""
@@ -42,16 +41,12 @@ class Nasr(MembershipAttack):
     )
 
     def lacks(self, view: View) -> str | None:
-        if missing := lacks_updates(view):
-            return missing
-        if not tasks_of(view.arrays):
-            return NO_ANSWERS
-        needed = ["asked/losses"]
         for block in blocks(view):
-            needed += [f"asked/products/{client}/{block}" for client in senders(view.arrays)]
-            needed += [f"updates/{client}/squares/{block}" for client in senders(view.arrays)]
-        missing_arrays = [name for name in needed if name not in view.arrays]
-        return f"needs '{missing_arrays[0]}', which was not recorded" if missing_arrays else one_sided(view)
+            if missing := lacks_updates(view, block):
+                return missing
+        if "asked/losses" not in view.arrays:
+            return "needs 'asked/losses', which was not recorded"
+        return one_sided(view) if tasks_of(view.arrays) else NO_ANSWERS
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
         return told_apart(features(view), view, _STRENGTH)
@@ -64,7 +59,7 @@ def blocks(view: View) -> tuple[str, ...]:
 
 
 def features(view: View) -> Scores:
-    """What is known of every record, [N, F]; the records that nobody asks about are told nothing of: 0 or alike."""
+    """What is known of every record, [N, F]; of the population, whom nobody asks about, nothing that means anything."""
     outputs = scaled_logits(record_losses(view.arrays))
     everybody = replace(view, candidates=np.arange(len(outputs)))
     losses = np.log(np.maximum(np.asarray(view.array("asked/losses")), _SMALLEST))

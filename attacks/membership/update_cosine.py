@@ -30,7 +30,7 @@ def rounds_of(view: View, block: str = "") -> Iterator[list[Against]]:
     """Round by round what each client sent that sent something; rounds in which nobody did are left out. block: of
     which part of all that is trained; of the whole without one.
     """
-    part = f"/{block}" if block else ""
+    part = _part(block)
     squares, clients = np.asarray(view.array(f"asked/squares{part}")), senders(view.arrays)
     products = {client: np.asarray(view.array(f"asked/products/{client}{part}")) for client in clients}
     sizes = {client: np.asarray(view.array(f"updates/{client}/squares{part}")) for client in clients}
@@ -53,16 +53,22 @@ def fitting(view: View, score: Callable[[Against], Scores]) -> Scores:
     return found
 
 
-def lacks_updates(view: View) -> str | None:
-    """Why gradients cannot be held against updates, or None."""
-    missing = ["asked/squares"] if "asked/squares" not in view.arrays else []
-    for client in senders(view.arrays):
-        needed = (f"asked/products/{client}", f"updates/{client}/squares", f"updates/{client}/mask")
-        missing += [name for name in needed if name not in view.arrays]
+def lacks_updates(view: View, block: str = "") -> str | None:
+    """Why gradients cannot be held against updates, or None. block: as in `rounds_of`."""
+    part, clients = _part(block), senders(view.arrays)
+    needed = [f"asked/squares{part}"]
+    for client in clients:
+        needed += [f"asked/products/{client}{part}", f"updates/{client}/squares{part}", f"updates/{client}/mask"]
+    missing = [name for name in needed if name not in view.arrays]
     if missing:
         return f"needs '{missing[0]}', which was not recorded"
-    sent = any(np.asarray(view.arrays[f"updates/{client}/mask"]).any() for client in senders(view.arrays))
+    sent = any(np.asarray(view.arrays[f"updates/{client}/mask"]).any() for client in clients)
     return None if sent else "needs an update, and no client sent one in the rounds that were recorded"
+
+
+def _part(block: str) -> str:
+    """What names of arrays end with that are about one block."""
+    return f"/{block}" if block else ""
 
 
 @dataclass(frozen=True)
