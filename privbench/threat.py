@@ -84,7 +84,9 @@ class ThreatModel:
         told = self.party is Party.SERVER and Knowledge.MECHANISM in self.knowledge
         # Who also receives gradients is told in any case.
         holds += [" told of the defence"] if told and Channel.GRADIENTS not in self.channels else []
-        holds += [" told of some members"] if Channel.UPDATES in self.channels and Knowledge.HINTS in self.knowledge else []
+        holds += (
+            [" told of some members"] if Channel.UPDATES in self.channels and Knowledge.HINTS in self.knowledge else []
+        )
         return f"{self.behaviour} {who}{''.join(holds)}"
 
     def to_json(self) -> dict[str, object]:
@@ -199,9 +201,7 @@ def server_told_of_members() -> ThreatModel:
     model, which it holds.
     """
     server = server_with_updates_and_candidates()
-    return replace(
-        server, channels=server.channels | {Channel.OUTPUTS}, knowledge=server.knowledge | {Knowledge.HINTS}
-    )
+    return replace(server, channels=server.channels | {Channel.OUTPUTS}, knowledge=server.knowledge | {Knowledge.HINTS})
 
 
 def curious_outsider() -> ThreatModel:

@@ -114,7 +114,10 @@ class Compared:
         updates/CLIENT/squares [R] and updates/CLIENT/mask [R], 0 where none of it was taken. Squares and products of
         each block by itself too, under its name.
         """
-        found: dict[str, npt.NDArray[Any]] = {"asked/losses": self._losses, **self._split("asked/squares", self._squares)}
+        found: dict[str, npt.NDArray[Any]] = {
+            "asked/losses": self._losses,
+            **self._split("asked/squares", self._squares),
+        }
         for client, (products, sizes, mask) in enumerate(zip(self._products, self._sizes, self._masks, strict=True)):
             name = called(client)
             found |= self._split(f"asked/products/{name}", products)
