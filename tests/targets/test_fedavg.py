@@ -201,7 +201,7 @@ def test_what_is_recorded_about_membership(members: TargetRun) -> None:
     shapes = {name: array.shape for name, array in members.transcript.arrays.items()}
     everybody = POOL + POPULATION
     assert shapes.pop("asked/losses") == (2, everybody)
-    for part in ("", "/embed_tokens", "/projection", "/layer-0", "/readout"):
+    for part in ("", "/embed_tokens", "/projection", "/layer-0"):
         assert shapes.pop(f"asked/squares{part}") == (2, everybody)
         for client in ("client-1", "client-2", "client-3"):
             assert shapes.pop(f"asked/products/{client}{part}") == (2, everybody)
