@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,7 @@ def game() -> Game:
     load_state(at_the_end, run.end)
     losses = np.array([float(at_the_end.learn(batch_of([item]))[0]) for item in asked])
     sure = np.stack([-np.log(np.expm1(losses)), np.zeros(len(asked))], axis=1)  # its cross-entropy is the loss
-    outputs = {
+    outputs: dict[str, npt.NDArray[Any]] = {
         "outputs/outcome": sure.astype(np.float32),
         "outputs/outcome/labels": np.zeros(len(asked), np.int64),
     }
