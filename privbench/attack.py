@@ -291,8 +291,8 @@ def _allowed(name: str, threat: ThreatModel) -> bool:
     if channel == "public":
         return Knowledge.BASE in threat.knowledge
     if channel == "asked":
-        # A gradient is computed at the state that the server of updates knows, its products with these.
-        of_updates = rest.split("/")[0] in ("squares", "products")
+        # A loss and its gradient are computed at the state that the server of updates knows, products with these.
+        of_updates = rest.split("/")[0] in ("losses", "squares", "products")
         sees = not of_updates or Channel.UPDATES in threat.channels
         return sees and {Knowledge.BASE, Knowledge.CANDIDATES} <= threat.knowledge
     if channel == "received":

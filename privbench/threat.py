@@ -84,6 +84,9 @@ class ThreatModel:
         told = self.party is Party.SERVER and Knowledge.MECHANISM in self.knowledge
         # Who also receives gradients is told in any case.
         holds += [" told of the defence"] if told and Channel.GRADIENTS not in self.channels else []
+        holds += (
+            [" told of some members"] if Channel.UPDATES in self.channels and Knowledge.HINTS in self.knowledge else []
+        )
         return f"{self.behaviour} {who}{''.join(holds)}"
 
     def to_json(self) -> dict[str, object]:
@@ -191,6 +194,14 @@ def server_with_updates_and_candidates() -> ThreatModel:
     """The same server where it also holds records, and wants to know which of them a client trained on."""
     server = server_with_updates()
     return replace(server, knowledge=server.knowledge | {Knowledge.CANDIDATES})
+
+
+def server_told_of_members() -> ThreatModel:
+    """The same server where it also knows of some of the records whether they were trained on, and asks the trained
+    model, which it holds.
+    """
+    server = server_with_updates_and_candidates()
+    return replace(server, channels=server.channels | {Channel.OUTPUTS}, knowledge=server.knowledge | {Knowledge.HINTS})
 
 
 def curious_outsider() -> ThreatModel:

@@ -17,7 +17,7 @@ ATTACKS = by_kind(REGISTRY.names("attacks"), REGISTRY)[MembershipAttack]
 
 
 def test_the_checks_ran_on_what_is_registered() -> None:
-    assert len(ATTACKS) == 12
+    assert len(ATTACKS) == 14
     assert [check.name for check in MEMBERSHIP_CHECKS] == list(member_mutants.MEMBERSHIP)
     assert all(check.says for check in MEMBERSHIP_CHECKS)
 

@@ -22,6 +22,7 @@ from privbench.threat import (
     curious_site,
     malicious_server,
     server_told_defence,
+    server_told_of_members,
     server_with_candidates,
     server_with_encoder,
     server_with_patients,
@@ -41,6 +42,7 @@ ALL = (
     server_with_encoder(),
     server_with_updates(),
     server_with_updates_and_candidates(),
+    server_told_of_members(),
     malicious_server(),
 )
 RECIPE = "models that it trains itself by the same recipe, for records whose inputs and true labels it holds"
@@ -62,6 +64,7 @@ SAID = {
     server_with_candidates(): {BASE, CANDIDATES},
     server_with_updates(): {UPDATES, BASE},
     server_with_updates_and_candidates(): {UPDATES, BASE, TRAINED},
+    server_told_of_members(): {UPDATES, ANSWERS, BASE, TRAINED, MEMBERS},
     curious_outsider(): {RECIPE, MEMBERS},
     server_with_patients(): {OWN_PART, PATIENTS, ANSWERS, MEMBERS},
     server_with_encoder(): {OWN_PART, PATIENTS, ANSWERS, MEMBERS, ENCODERS},
@@ -107,6 +110,7 @@ def test_the_documents_use_the_same_words() -> None:
         server_with_patients(),
         server_with_encoder(),
         server_with_updates_and_candidates(),
+        server_told_of_members(),
         malicious_server(),
     ):
         kept, _, knew = threat.describe().partition("; besides, it knows ")
@@ -129,3 +133,10 @@ def test_a_server_that_was_told_of_the_defence_has_a_name_of_its_own() -> None:
     assert server_told_defence().label == "curious server told of the defence"
     assert curious_server() <= server_told_defence()
     assert not server_told_defence() <= curious_server()
+
+
+def test_a_server_of_updates_that_was_told_of_members_is_the_stronger_one() -> None:
+    weaker, stronger = server_with_updates_and_candidates(), server_told_of_members()
+    assert server_with_updates() <= weaker <= stronger
+    assert not stronger <= weaker
+    assert stronger.label == "curious server with the candidates told of some members"

@@ -82,7 +82,8 @@ def test_what_does_not_fit_is_refused(
 
 def test_who_sees_what_of_updates() -> None:
     """Gradients at the state of a round are for whoever sees the rounds and holds the records."""
-    made = arrays() | {"asked/squares": np.ones((3, 4)), "asked/products/a": np.ones((3, 4))}
+    named = ("losses", "squares", "squares/bias", "products/a", "products/a/bias")
+    made = arrays() | {f"asked/{name}": np.ones((3, 4)) for name in named}
     transcript, full = Transcript(made), server_with_updates_and_candidates()
 
     def seen(threat: Any) -> set[str]:

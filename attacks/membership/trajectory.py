@@ -40,13 +40,15 @@ def one_sided(view: View) -> str | None:
     return None if known == {0, 1} else "needs to know of some members and of some others"
 
 
-def told_apart(features: Scores, view: View) -> Scores:
-    """Log odds of the candidates, from features [N, F], by a logistic regression on the hints."""
+def told_apart(features: Scores, view: View, strength: float = 1.0) -> Scores:
+    """Log odds of the candidates, from features [N, F], by a logistic regression on the hints. strength: inverse of its
+    penalty on squared weights.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1_000))
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=1_000))
     model.fit(features[view.hints.index], view.hints.secrets)
     odds: Scores = model.decision_function(features[view.candidates])
     return odds

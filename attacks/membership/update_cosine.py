@@ -20,20 +20,25 @@ class Against:
     along [m]: <-U, g_i>, for training goes down the gradient; squares [m]: |g_i|^2; size: |U|^2.
     """
 
+    client: str
     along: Scores
     squares: Scores
     size: float
 
 
-def rounds_of(view: View) -> Iterator[list[Against]]:
-    """Round by round what each client sent that sent something; rounds in which nobody did are left out."""
-    squares, clients = np.asarray(view.array("asked/squares")), senders(view.arrays)
-    products = {client: np.asarray(view.array(f"asked/products/{client}")) for client in clients}
-    sizes = {client: np.asarray(view.array(f"updates/{client}/squares")) for client in clients}
+def rounds_of(view: View, block: str = "") -> Iterator[list[Against]]:
+    """Round by round what each client sent that sent something; rounds in which nobody did are left out. block: of
+    which part of all that is trained; of the whole without one.
+    """
+    part = _part(block)
+    squares, clients = np.asarray(view.array(f"asked/squares{part}")), senders(view.arrays)
+    products = {client: np.asarray(view.array(f"asked/products/{client}{part}")) for client in clients}
+    sizes = {client: np.asarray(view.array(f"updates/{client}/squares{part}")) for client in clients}
     sent = {client: np.asarray(view.array(f"updates/{client}/mask")) for client in clients}
+    rows = view.candidates
     for number, row in enumerate(squares):
         found = [
-            Against(-products[client][number, view.candidates], row[view.candidates], float(sizes[client][number]))
+            Against(client, -products[client][number, rows], row[rows], float(sizes[client][number]))
             for client in clients
             if sent[client][number]
         ]
@@ -48,16 +53,22 @@ def fitting(view: View, score: Callable[[Against], Scores]) -> Scores:
     return found
 
 
-def lacks_updates(view: View) -> str | None:
-    """Why gradients cannot be held against updates, or None."""
-    missing = ["asked/squares"] if "asked/squares" not in view.arrays else []
-    for client in senders(view.arrays):
-        needed = (f"asked/products/{client}", f"updates/{client}/squares", f"updates/{client}/mask")
-        missing += [name for name in needed if name not in view.arrays]
+def lacks_updates(view: View, block: str = "") -> str | None:
+    """Why gradients cannot be held against updates, or None. block: as in `rounds_of`."""
+    part, clients = _part(block), senders(view.arrays)
+    needed = [f"asked/squares{part}"]
+    for client in clients:
+        needed += [f"asked/products/{client}{part}", f"updates/{client}/squares{part}", f"updates/{client}/mask"]
+    missing = [name for name in needed if name not in view.arrays]
     if missing:
         return f"needs '{missing[0]}', which was not recorded"
-    sent = any(np.asarray(view.arrays[f"updates/{client}/mask"]).any() for client in senders(view.arrays))
+    sent = any(np.asarray(view.arrays[f"updates/{client}/mask"]).any() for client in clients)
     return None if sent else "needs an update, and no client sent one in the rounds that were recorded"
+
+
+def _part(block: str) -> str:
+    """What names of arrays end with that are about one block."""
+    return f"/{block}" if block else ""
 
 
 @dataclass(frozen=True)
@@ -80,11 +91,11 @@ class UpdateCosine(MembershipAttack):
         return lacks_updates(view)
 
     def run(self, view: View, rng: np.random.Generator) -> Scores:
-        return fitting(view, _cosine)
+        return fitting(view, cosine)
 
 
-def _cosine(item: Against) -> Scores:
-    """0 where one of the two is 0."""
+def cosine(item: Against) -> Scores:
+    """Of -U and every g_i, [m]; 0 where one of the two is 0."""
     norms = np.sqrt(item.squares * item.size)
-    cosine: Scores = np.divide(item.along, norms, out=np.zeros_like(norms), where=norms > 0)
-    return cosine
+    found: Scores = np.divide(item.along, norms, out=np.zeros_like(norms), where=norms > 0)
+    return found

@@ -25,7 +25,7 @@ from privbench.threat import Channel, Knowledge, ThreatModel, server_with_patien
 Make = Callable[[], MembershipAttack]
 Arrays = dict[str, npt.NDArray[Any]]
 
-TASK, SITE, CLIENTS = "ill", "A", ("client-1", "client-2")
+TASK, SITE, CLIENTS, BLOCKS = "ill", "A", ("client-1", "client-2", "client-3"), ("bottom", "top")
 RECORDS, POPULATION, HINTS, REFERENCES = 600, 200, 100, 16
 CHECKPOINTS, WIDTH, LENGTH, PARAMETERS, FEW = 3, 8, 3, 200, 4
 """FEW: the stand's first so many references are halves of their own, as are the next."""
@@ -143,24 +143,32 @@ def _sequences(rng: np.random.Generator, coins: npt.NDArray[np.uint8], gain: flo
 
 
 def _updates(rng: np.random.Generator, coins: npt.NDArray[np.uint8], gain: float) -> Arrays:
-    """Two clients' updates, of whom the second sends in the first round alone: downhill the gradients of the members
-    that it holds, `gain` times, and noise as large as their sum.
+    """Updates of clients, of whom the last sends in the first round alone: downhill the gradients of the members that
+    it holds, `gain` times, and noise as large as their sum. The parameters are two blocks of one size; losses are those
+    of the states before.
     """
     rounds, size = CHECKPOINTS, PARAMETERS
     gradients = rng.standard_normal((rounds, len(coins), size))
-    arrays: Arrays = {"asked/squares": (gradients**2).sum(axis=2)}
+    arrays: Arrays = _by_block("asked/squares", gradients**2)
     holder = rng.integers(0, len(CLIENTS), len(coins))
     for number, client in enumerate(CLIENTS):
         held = coins * (holder == number)
-        mask = np.ones(rounds, np.uint8) if number == 0 else (np.arange(rounds) == 0).astype(np.uint8)
+        mask = (np.arange(rounds) < (1 if client == CLIENTS[-1] else rounds)).astype(np.uint8)
         noise = rng.standard_normal((rounds, size)) * np.sqrt(held.sum())
         update = mask[:, None] * (noise - gain * np.einsum("n,rnd->rd", held, gradients))
-        arrays |= {
-            f"asked/products/{client}": np.einsum("rd,rnd->rn", update, gradients),
-            f"updates/{client}/squares": (update**2).sum(axis=1),
-            f"updates/{client}/mask": mask,
-        }
+        arrays |= _by_block(f"asked/products/{client}", update[:, None] * gradients)
+        arrays |= _by_block(f"updates/{client}/squares", update**2)
+        arrays[f"updates/{client}/mask"] = mask
+    trained = np.linspace(0, 1, rounds, endpoint=False)[:, None] * coins
+    arrays["asked/losses"] = np.exp(rng.normal(0, 0.5, trained.shape) - gain * trained)
     return arrays
+
+
+def _by_block(name: str, terms: npt.NDArray[np.float64]) -> Arrays:
+    """Sums of [..., P], and of each half of P."""
+    halves = np.split(terms, 2, axis=-1)
+    parts = {f"{name}/{block}": half.sum(axis=-1) for block, half in zip(BLOCKS, halves, strict=True)}
+    return {name: terms.sum(axis=-1), **parts}
 
 
 def check_membership(make: Make, expected: Mapping[str, str] | None = None) -> tuple[Result, ...]:

@@ -1,7 +1,8 @@
 """Runs about membership: as split_llama's (`Game`), and what a server with candidates makes of the updates.
 
-Such a server knows the state of every round, so that it can compute the gradient g_i of each candidate's own loss
-there, and hold it against every update U. What its attacks need of both are three numbers: <U, g_i>, |g_i|^2 and |U|^2.
+Such a server knows the state of every round, so that it can compute each candidate's own loss there and its gradient
+g_i, and hold it against every update U. What its attacks need of both are <U, g_i>, |g_i|^2 and |U|^2, of all that is
+trained and of each block of it, and the loss.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedConfig
 from privbench.targets.fedavg.defending import senders
 from privbench.targets.fedavg.rounds import Round, Whole, federate
-from privbench.targets.split_llama.adapters import clone, load_state
+from privbench.targets.split_llama.adapters import State, clone, load_state, state
 from privbench.targets.split_llama.membership import Game
 from privbench.targets.split_llama.system import shards_of, untuned
 from privbench.targets.split_llama.tokens import Encoded
@@ -61,7 +62,8 @@ def evenly(count: int, rounds: int) -> tuple[int, ...]:
 
 
 class Compared:
-    """Every candidate's gradient against every update that the server sees, in the rounds that are asked about [R].
+    """Every candidate's gradient against every update that the server sees, block by block, in rounds that are asked
+    about [R].
 
     The population is in no comparison, since nobody asks whether it was trained on: 0 there.
     """
@@ -72,10 +74,11 @@ class Compared:
         self._model, self._candidates, self._rounds = clone(model), candidates, rounds
         # In the order of `state`; asking the model for them takes a seventh of a gradient's time.
         self._trained = [item for item in self._model.parameters() if item.requires_grad]
-        self._seen = tuple(seen)
-        self._products = np.zeros((len(seen), len(rounds), records))
-        self._squares = np.zeros((len(rounds), records))
-        self._sizes = np.zeros((len(seen), len(rounds)))
+        self._blocks, self._seen = blocks_of(state(self._model)), tuple(seen)
+        self._losses = np.zeros((len(rounds), records))
+        self._squares = np.zeros((len(self._blocks), len(rounds), records))
+        self._products = np.zeros((len(seen), len(self._blocks), len(rounds), records))
+        self._sizes = np.zeros((len(seen), len(self._blocks), len(rounds)))
         self._masks = np.zeros((len(seen), len(rounds)), np.uint8)
 
     def add(self, done: Round, report: Progress) -> None:
@@ -84,36 +87,69 @@ class Compared:
             return
         at = self._rounds.index(done.number)
         load_state(self._model, done.start)
-        seen = [self._seen.index(sender) for sender in done.seen]
-        updates = [_wide(update.values()) for update in done.seen.values()]
-        self._masks[seen, at] = 1
-        self._sizes[seen, at] = [float(update @ update) for update in updates]
+        updates = {self._seen.index(sender): _wide(update.values()) for sender, update in done.seen.items()}
+        for sender, update in updates.items():
+            self._masks[sender, at] = 1
+            self._sizes[sender, :, at] = self._products_of(update, update)
         for row, candidate in enumerate(self._candidates):
-            gradient = self.gradient_of(candidate)
-            self._squares[at, row] = float(gradient @ gradient)
-            self._products[seen, at, row] = [float(update @ gradient) for update in updates]
+            self._losses[at, row], gradient = self.gradient_of(candidate)
+            self._squares[:, at, row] = self._products_of(gradient, gradient)
+            for sender, update in updates.items():
+                self._products[sender, :, at, row] = self._products_of(update, gradient)
             report(f"gradients at round {done.number + 1}", (row + 1) / len(self._candidates))
 
-    def gradient_of(self, candidate: Encoded) -> torch.Tensor:
-        """Of the candidate's own loss with respect to all that is trained, float64 [P] in the order of `state`."""
+    def gradient_of(self, candidate: Encoded) -> tuple[float, torch.Tensor]:
+        """The candidate's own loss, and its gradient with respect to all that is trained, float64 [P] in the order of
+        `state`.
+        """
         for item in self._trained:
             item.grad = None
-        self._model.learn(batch_of([candidate]))
-        return _wide(item.grad for item in self._trained if item.grad is not None)
+        losses = self._model.learn(batch_of([candidate]))
+        return float(losses[0]), _wide(item.grad for item in self._trained if item.grad is not None)
+
+    def _products_of(self, left: torch.Tensor, right: torch.Tensor) -> list[float]:
+        """One for each block, of two vectors [P]."""
+        return [float(left[part] @ right[part]) for part in self._blocks.values()]
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """asked/squares [R, N], and of each client asked/products/CLIENT [R, N], updates/CLIENT/squares [R] and
-        updates/CLIENT/mask [R], 0 where none of it was taken.
+        """asked/losses and asked/squares [R, N], and of each client asked/products/CLIENT [R, N],
+        updates/CLIENT/squares [R] and updates/CLIENT/mask [R], 0 where none of it was taken. Squares and products of
+        each block by itself too, under its name.
         """
-        found: dict[str, npt.NDArray[Any]] = {"asked/squares": self._squares}
+        found: dict[str, npt.NDArray[Any]] = {
+            "asked/losses": self._losses,
+            **self._split("asked/squares", self._squares),
+        }
         for name, products, sizes, mask in zip(self._seen, self._products, self._sizes, self._masks, strict=True):
-            found |= {
-                f"asked/products/{name}": products,
-                f"updates/{name}/squares": sizes,
-                f"updates/{name}/mask": mask,
-            }
+            found |= self._split(f"asked/products/{name}", products)
+            found |= self._split(f"updates/{name}/squares", sizes)
+            found[f"updates/{name}/mask"] = mask
         return found
+
+    def _split(self, name: str, values: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+        """The sum over blocks [B, ...], and each of them."""
+        parts = {f"{name}/{block}": part for block, part in zip(self._blocks, values, strict=True)}
+        return {name: values.sum(axis=0), **parts}
+
+
+def blocks_of(values: State) -> dict[str, slice]:
+    """Where each block stands among all numbers of a `state` of `Whole`: embedding adapter, projection, each layer, and
+    LM head.
+    """
+    found: dict[str, slice] = {}
+    start = 0
+    for name, item in values.items():
+        block, stop = _block(name), start + item.numel()
+        found[block] = slice(found[block].start if block in found else start, stop)
+        start = stop
+    return found
+
+
+def _block(name: str) -> str:
+    """layer-0 of server.trunk.layers.0.mlp.up_proj.lora_A.default.weight, projection of client.projection.up.bias."""
+    _, part, *rest = name.split(".")
+    return f"layer-{rest[1]}" if part == "trunk" else part
 
 
 def _wide(parts: Iterable[torch.Tensor]) -> torch.Tensor:

@@ -19,6 +19,7 @@ from privbench.threat import (
     Channel,
     ThreatModel,
     curious_outsider,
+    server_told_of_members,
     server_with_updates,
     server_with_updates_and_candidates,
 )
@@ -54,7 +55,7 @@ class FedAvg(Target):
         return respondents.file_hash(config.data) + models.file_hash(config.model)
 
     def disk_bytes(self, config: FedConfig) -> int:
-        """Of the updates; about membership there are three numbers for a candidate, and what models say of it."""
+        """Of the updates; about membership there are a few numbers for a candidate, and what models say of it."""
         from privbench.targets.fedavg import tape
         from privbench.targets.fedavg.defending import senders
         from privbench.targets.split_llama import models
@@ -84,8 +85,10 @@ class FedAvg(Target):
         return steps * step_seconds(models.shape_of(config.model), tuning.batch, tuning.rank)
 
     def threats(self, config: FedConfig) -> tuple[ThreatModel, ...]:
-        asking = (curious_outsider(), server_with_updates_and_candidates()) if config.tuning.asks_members else ()
-        return (server_with_updates(), *asking)
+        if not config.tuning.asks_members:
+            return (server_with_updates(),)
+        holding = (server_with_updates_and_candidates(), server_told_of_members())
+        return (server_with_updates(), curious_outsider(), *holding)
 
     def held(self, config: FedConfig) -> Mapping[str, Mapping[str, Any]]:
         return {"members": config.members_held} if config.tuning.asks_members else {}

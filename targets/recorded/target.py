@@ -36,6 +36,7 @@ from privbench.threat import (
     malicious_server,
     server_below_labels,
     server_told_defence,
+    server_told_of_members,
     server_with_candidates,
     server_with_encoder,
     server_with_patients,
@@ -134,7 +135,8 @@ class Recorded(Target):
             asked = config.transcript.arrays
             found.append(curious_outsider())
             found += [server_with_candidates()] if "asked/activations" in asked else []
-            found += [server_with_updates_and_candidates()] if "asked/squares" in asked else []
+            if "asked/squares" in asked:
+                found += [server_with_updates_and_candidates(), server_told_of_members()]
         if secrets.asks_membership or secrets.measured:
             found.append(server_with_patients())
         held = {name.split("/")[0] for name in config.transcript.arrays}

@@ -22,20 +22,31 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Game:
-    """Gradients g [R, N, P], members over two clients, and updates U [C, R, P] down the sum of their gradients."""
+    """Gradients g [R, N, P], members over clients, and updates U [C, R, P] down the sum of their gradients.
 
-    def __init__(self, seed: int = 0, noise: float = 0.0) -> None:
+    common: how far each record's gradient, and every client's update, goes along one more direction that is not a
+    member's. untouched: whoever a coin put in, updates are down the gradients of as many others.
+    """
+
+    def __init__(
+        self, seed: int = 0, noise: float = 0.0, clients: int = CLIENTS, common: float = 0.0, untouched: bool = False
+    ) -> None:
         rng = np.random.default_rng(seed)
+        self.clients = clients
         self.g = rng.standard_normal((ROUNDS, RECORDS, SIZE))
         self.member = rng.integers(0, 2, RECORDS)
-        holder = rng.integers(0, CLIENTS, RECORDS)
-        held = np.stack([self.member * (holder == client) for client in range(CLIENTS)])
-        self.u = -np.einsum("cn,rnp->crp", held, self.g) + noise * rng.standard_normal((CLIENTS, ROUNDS, SIZE))
+        holder = rng.integers(0, clients, RECORDS)
+        held = np.stack([self.member * (holder == client) for client in range(clients)])
+        taken = rng.standard_normal(self.g.shape) if untouched else self.g
+        self.u = -np.einsum("cn,rnp->crp", held, taken) + noise * rng.standard_normal((clients, ROUNDS, SIZE))
+        shared = common * rng.standard_normal(SIZE)
+        self.g += rng.normal(size=(RECORDS, 1)) * shared
+        self.u -= np.sqrt(self.member.sum()) * shared
 
     def arrays(self, missed: tuple[tuple[int, int], ...] = ()) -> Arrays:
         """Of which these pairs of client and round have no update."""
         found: Arrays = {"asked/squares": (self.g**2).sum(axis=2)}
-        for client in range(CLIENTS):
+        for client in range(self.clients):
             mask = np.array([(client, number) not in missed for number in range(ROUNDS)], np.uint8)
             sent = self.u[client] * mask[:, None]
             found[f"asked/products/client-{client + 1}"] = np.einsum("rp,rnp->rn", sent, self.g)

@@ -202,13 +202,17 @@ def members(llama: str) -> TargetRun:
 
 
 def test_what_is_recorded_about_membership(members: TargetRun) -> None:
-    """Three numbers for a candidate, a client and a round, and no update."""
+    """A few numbers for a candidate, a client, a block and a round, and no update."""
     shapes = {name: array.shape for name, array in members.transcript.arrays.items()}
     everybody = POOL + POPULATION
-    assert shapes.pop("asked/squares") == (2, everybody)
+    assert shapes.pop("asked/losses") == (2, everybody)
+    for part in ("", "/embed_tokens", "/projection", "/layer-0"):
+        assert shapes.pop(f"asked/squares{part}") == (2, everybody)
+        for client in ("client-1", "client-2", "client-3"):
+            assert shapes.pop(f"asked/products/{client}{part}") == (2, everybody)
+            assert shapes.pop(f"updates/{client}/squares{part}") == (2,)
     for client in ("client-1", "client-2", "client-3"):
-        assert shapes.pop(f"asked/products/{client}") == (2, everybody)
-        assert shapes.pop(f"updates/{client}/squares") == shapes.pop(f"updates/{client}/mask") == (2,)
+        assert shapes.pop(f"updates/{client}/mask") == (2,)
     assert set(shapes) == {"outputs/outcome", "outputs/outcome/labels", "outputs/population"}
     assert not members.transcript.array("asked/squares")[:, POOL:].any()
     assert (members.transcript.array("asked/squares")[:, :POOL] > 0).all()
@@ -255,7 +259,9 @@ def test_an_audit_by_the_command_line(command_line: CommandLine, llama: str, tmp
     record = read(out)
     areas = {item.attack: item for item in record.findings if item.metric == "auc" and item.value is not None}
     by_whom = {name.partition("/")[2]: item.threat_model for name, item in areas.items()}
-    server = dict.fromkeys(("update-cosine", "update-difference"), "curious server with the candidates")
+    holding = "curious server with the candidates"
+    server = dict.fromkeys(("fedmia", "update-cosine", "update-difference"), holding)
+    server["nasr"] = f"{holding} told of some members"
     assert by_whom == server | dict.fromkeys(("lira", "lira-offline", "loss", "rmia"), "curious outsider")
     assert all(item.reason for item in record.findings if item.value is None)
     assert record.members == {"name": MEMBER, "candidates": POOL, "scored": 63, "references": 4, "blind": True}
@@ -273,7 +279,7 @@ def test_an_audit_by_the_command_line(command_line: CommandLine, llama: str, tmp
     files = [f"--{kind.kind}={tmp_path / kind.file_name()}" for kind in (Transcript, Secrets)]
     assert command_line("audit", *files, "--attacks", "membership", "--out", "recorded").returncode == 3
     again = {item.attack: item.value for item in read(Path("recorded")).findings if item.metric == "auc"}
-    for name in ("update-cosine", "update-difference", "loss"):
+    for name in ("fedmia", "nasr", "update-cosine", "update-difference", "loss"):
         assert again[f"membership/{name}"] == areas[f"membership/{name}"].value
 
 

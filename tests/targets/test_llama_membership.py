@@ -407,7 +407,7 @@ def test_an_audit_by_the_command_line(command_line: CommandLine, llama: str, tmp
     assert areas["membership/cut-match"].value == 1
     refused = {item.attack.partition("/")[2]: item.reason for item in record.findings if item.value is None}
     elsewhere = {"drift", "embedding", "gradient-norm", "one-run", "trajectory"}
-    assert set(refused) == {*elsewhere, "update-cosine", "update-difference"}
+    assert set(refused) == {*elsewhere, "fedmia", "nasr", "update-cosine", "update-difference"}
     assert all(reason for reason in refused.values())
     said = (out / "audit.md").read_text(encoding="utf-8")
     assert "in a run of its own, of 18 steps or one pass, a fair coin put each of 72 records in or left it out" in said

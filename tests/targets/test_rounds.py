@@ -390,8 +390,8 @@ def test_gradients_stand_in_the_order_of_updates() -> None:
     """A step down a candidate's gradient, flattened, is the update that a plain step would make."""
     model = whole()
     candidate = people(1)[0]
-    gradient = Compared(model, [candidate], ("client-1",), (0,), 1).gradient_of(candidate)
-    model.learn(batch_of([candidate]))
+    loss, gradient = Compared(model, [candidate], ("client-1",), (0,), 1).gradient_of(candidate)
+    assert model.learn(batch_of([candidate])).tolist() == pytest.approx([loss], rel=1e-12)
     named = {name: item.grad for name, item in model.named_parameters() if item.grad is not None}
     assert list(named) == list(state(model))
     assert np.allclose(gradient.numpy(), flat(named), rtol=1e-6)
