@@ -7,16 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
+from privbench.data.catalogue import invented
 from privbench.recording import Secrets
 from privbench.target import Progress, TargetRun
 from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedConfig
+from privbench.targets.fedavg.reading import Reading
 from privbench.targets.fedavg.rounds import Whole, called, federate
 from privbench.targets.fedavg.tape import UpdateTape
 from privbench.targets.split_llama.adapters import state
 from privbench.targets.split_llama.material import Material
 from privbench.targets.split_llama.running import answered, other_methods
-from privbench.targets.split_llama.system import shards_of, untuned
+from privbench.targets.split_llama.system import WATCHED, shards_of, untuned
 
 
 def run_audited(config: FedConfig, rng: np.random.Generator, report: Progress, folder: Path | None) -> TargetRun:
@@ -29,13 +31,16 @@ def run_audited(config: FedConfig, rng: np.random.Generator, report: Progress, f
     model = Whole(*untuned(material.base.model, tuning, rng))
     shards = shards_of(material.train, material.holder, tuning.clients)
     others, untold = other_methods(config, material, rng, report)
-    seen = Attendance()
-    with UpdateTape(state(model), [len(shard.samples) for shard in shards], tuning.rounds, folder) as tape:
+    seen, reading = Attendance(), Reading.of(material, shards[WATCHED].samples)
+    words = invented(config.data)
+    held = [len(shard.samples) for shard in shards]
+    with UpdateTape(state(model), held, tuning.rounds, folder, reading.public(words)) as tape:
         for done in federate(model, shards, tuning, tuning.rounds, rng, report):
             tape.put(seen.add(done))
-        transcript = tape.finish({"missed": seen.missed})
+        transcript = tape.finish({"missed": seen.missed, "questions": {called(WATCHED): reading.questions}})
     utility = answered(model.client, model.server, material, others, rng, report)
-    secrets = Secrets(material.natural(np.arange(len(material.train))))
+    rows = np.flatnonzero(material.holder == WATCHED)[tape.shown]
+    secrets = Secrets({**material.natural(rows), **reading.secrets(tape.shown)})
     notes = (*material.notes, *untold, *_of_one_mind(material, tuning.clients), *seen.notes)
     fingerprint = material.fingerprint
     return TargetRun(transcript, None, secrets, utility, seen.diagnostics, fingerprint, notes=notes)

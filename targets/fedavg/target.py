@@ -1,6 +1,6 @@
 """Federated averaging as a target: clients tune the split run's LLaMA at home and send updates.
 
-A client holds respondents and the whole model. The server wants to know whom a client trained on.
+A client holds respondents and the whole model. The server wants to know what they answered, and whom a client trained on.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class FedAvg(Target):
             models.shape_of(config.model), rank=tuning.rank, bottleneck=tuning.bottleneck,
             train_head=tuning.train_head == "yes",
         )  # fmt: skip
-        return tape.disk_bytes(cost(setting, "full local").trained, tuning.clients, tuning.rounds)
+        trained, shape = cost(setting, "full local").trained, setting.shape
+        return tape.disk_bytes(trained, tuning.clients, tuning.rounds, shape.vocabulary * shape.width)
 
     def expected_seconds(self, config: FedConfig) -> float:
         """By the closed form of a step's FLOPs. About membership: the trainings, asking each about the pool, which is a
@@ -86,7 +87,8 @@ class FedAvg(Target):
         return (server_with_updates(), *asking)
 
     def held(self, config: FedConfig) -> Mapping[str, Mapping[str, Any]]:
-        return {"members": config.members_held} if config.tuning.asks_members else {}
+        members = {"members": config.members_held} if config.tuning.asks_members else {}
+        return {"inputs": {"prior": True}, **members}
 
     def epsilons(self, config: FedConfig) -> tuple[Epsilon, ...]:
         return ()
