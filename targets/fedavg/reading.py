@@ -36,7 +36,8 @@ class Reading:
     @property
     def questions(self) -> list[str]:
         """In the order of their numbers."""
-        return [question.strip().rstrip(":") for question in self.material.first.asked]
+        survey = self.material.first
+        return [*(asked.strip().rstrip(":") for asked in survey.asked[:-1]), survey.people.outcome.question.ask]
 
     def public(self, words: bool) -> dict[str, npt.NDArray[Any]]:
         """The form; of the base the embedding table [V, d] and the weights [d] of the norm before the first layer's
@@ -44,7 +45,9 @@ class Reading:
         """
         base = self.material.base.model.model
         norm = base.layers[0].input_layernorm.weight.detach()
-        told = {"public/vocabulary": spelled(self.material.encoder.vocabulary(len(self.material.table)))}
+        spelling = self.material.encoder.vocabulary(len(self.material.table))
+        spelling[self.form.end] = b""  # it closes an answer, and is no part of its text
+        told = {"public/vocabulary": spelled(spelling)}
         return {
             **self.form.arrays,
             "public/embedding": self.material.table.float().numpy(),

@@ -1,6 +1,6 @@
 """Federated averaging as a target: clients tune the split run's LLaMA at home and send updates.
 
-A client holds respondents and the whole model. The server wants to know what they answered, and whom a client trained on.
+A client holds respondents and the whole model. The server wants to know the answers, and whom a client trained on.
 """
 
 from __future__ import annotations
