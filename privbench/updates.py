@@ -71,7 +71,7 @@ def _require_shown(arrays: Mapping[str, Blocks], client: str, where: str) -> Non
             f"{where}: '{name}' says of how many records of each round '{update}' is to tell; it needs that array and "
             "counts of 0 and above."
         )
-    unsent = np.flatnonzero((shown > 0) & (np.asarray(mask) == 0)) if mask is not None else ()
+    unsent = np.flatnonzero((shown > 0) & (np.asarray(mask) == 0)) if mask is not None else shown[:0]
     if len(unsent):
         raise InputError(
             f"{where}: '{name}' asks about {int(shown[unsent[0]])} records of round {int(unsent[0])}, in which by "

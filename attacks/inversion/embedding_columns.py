@@ -65,11 +65,9 @@ def touched(now: Scores, before: Scores | None) -> Tokens:
     """Which columns of the move `now` [r, V] gradients made, given the client's move before."""
     squares = np.einsum("rv,rv->v", now, now)
     rank, count = now.shape
-    if (squares == 0).any():
-        there = squares > 0
-    else:
-        spread = np.median(squares) / stats.chi2.median(rank)
-        there = squares > spread * stats.chi2.isf(1 / count, rank)
+    still = bool((squares == 0).any())
+    least = 0.0 if still else float(np.median(squares) * stats.chi2.isf(1 / count, rank) / stats.chi2.median(rank))
+    there: Tokens = squares > least
     if before is None or rank == 1:  # of one number every move is parallel
         return there
     old = np.einsum("rv,rv->v", before, before)

@@ -161,7 +161,7 @@ def without_a_row(sent: Arrays, hidden: Arrays) -> None:
         (
             without(f"activations/{VICTIM}", f"activations/{VICTIM}/mask"),
             (),
-            f"transcript.safetensors holds no 'activations/{VICTIM}', from which 'inputs/{VICTIM}' in "
+            f"transcript.safetensors holds no 'activations/{VICTIM}' or 'updates/{VICTIM}/shown', from which 'inputs/{VICTIM}' in "
             "secrets.safetensors could be read",
         ),
         (another_client, (), "transcript.safetensors holds no 'activations/client-9'"),
