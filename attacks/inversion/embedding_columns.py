@@ -1,4 +1,4 @@
-"""Embedding columns: an update moves those columns of the embedding's adapter whose tokens were trained on, and no other.
+"""Embedding columns: an update moves those columns of the embedding's adapter whose tokens were trained on.
 
 LoRA of an embedding is B A with A [r, V]: the gradient of column v sums over the places that hold token v, so that it
 is zero elsewhere, for any batch. A starts at zero. The columns that a client's first update moves are therefore the

@@ -1,4 +1,4 @@
-"""From the tokens that a client trained on in a round to the answers of its respondents, by the public questionnaire."""
+"""From the tokens that a client trained on in a round to its respondents' answers, by the public questionnaire."""
 
 from __future__ import annotations
 

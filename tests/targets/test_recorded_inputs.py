@@ -161,8 +161,8 @@ def without_a_row(sent: Arrays, hidden: Arrays) -> None:
         (
             without(f"activations/{VICTIM}", f"activations/{VICTIM}/mask"),
             (),
-            f"transcript.safetensors holds no 'activations/{VICTIM}' or 'updates/{VICTIM}/shown', from which 'inputs/{VICTIM}' in "
-            "secrets.safetensors could be read",
+            f"transcript.safetensors holds no 'activations/{VICTIM}' or 'updates/{VICTIM}/shown', from which "
+            f"'inputs/{VICTIM}' in secrets.safetensors could be read",
         ),
         (another_client, (), "transcript.safetensors holds no 'activations/client-9'"),
         (shorter, (), f"'activations/{VICTIM}' has [150, 30] records and tokens, 'inputs/{VICTIM}'"),
