@@ -21,9 +21,10 @@ from privbench.attacks.inversion.forms import FormInversion, Tokens, part, sent_
 from privbench.threat import Channel, Knowledge
 
 _ADAPTER = re.compile(r"lora_embedding_A\b")
-_PARALLEL = 5e-4
-"""Share of a column's move across its move in the round before, up to which only momentum moved it: rounding and Adam's
-eps leave less, and gradients of the tokens leave more."""
+_PARALLEL, _NEARLY, _ALIKE = 5e-4, 5e-3, 1e-2
+"""Share of a column's move across its move in the round before. Below the first only momentum moved it, and all such
+columns shrink alike. Adam's eps turns small ones by somewhat more, up to the second: those are told by shrinking as the
+others do, within the third."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,11 @@ def touched(now: Scores, before: Scores | None) -> Tokens:
     old = np.einsum("rv,rv->v", before, before)
     along = np.einsum("rv,rv->v", now, before) / np.where(old > 0, old, 1)
     across = np.linalg.norm(now - along * before, axis=0)
-    found: Tokens = there & ((old == 0) | (across > _PARALLEL * np.sqrt(squares)))
+    went_on = there & (old > 0) & (across < _PARALLEL * np.sqrt(squares))
+    if went_on.any():
+        shrunk = float(np.median(along[went_on]))
+        went_on = (across < _NEARLY * np.sqrt(squares)) & (np.abs(along - shrunk) < _ALIKE * abs(shrunk))
+    found: Tokens = there & ~went_on
     return found
 
 

@@ -3,8 +3,8 @@
 A layer with LoRA computes W x + B A x. Of places with inputs x_t and gradients d_t of the outputs, A's gradient is the
 sum of B^T d_t x_t^T, with rows in the span of the x_t, and B's that of d_t (A x_t)^T, with rows in the span of the
 A x_t. PEFT starts with B = 0: in the very first step A's gradient is zero and B's alone speaks. q, k and v of layer 0
-have the same inputs, which no attention has mixed and no place has turned. A gradient spans all of the inputs only where
-they are few: fewer distinct tokens than r for B's, up to 3 r for the three A's together, and fewer than the width.
+have the same inputs, which no attention has mixed and no place has turned. A gradient spans all of the inputs only
+where they are few: fewer distinct tokens than r for B's, up to 3 r for the three A's together, and fewer than the width.
 
 Adam divides every number of a gradient by a size of its own. What is left has full rank, and spans nothing of the kind:
 the test reads plain gradients, and sums of them, and no update of Adam.
@@ -26,8 +26,8 @@ from privbench.updates import part_of
 NORM = "public/input_norm"
 _LAYER = re.compile(r"layers\.0\.self_attn\.([qkv])_proj\.lora_([AB])\b")
 _SMALL, _EXACT, _NEAR = 1e-5, 2e-3, 2e-2
-"""Singular values, in the largest, that are rounding. Distances from a span, in an input's length, of a token within it:
-of B's, where inputs are known exactly, and of A's, while the client's embedding moves away from the public one."""
+"""Singular values, in the largest, that are rounding. Distances from a span, in an input's length, of a token within
+it: of B's, where inputs are known exactly, and of A's, while the client's embedding moves away from the public one."""
 
 
 @dataclass(frozen=True)
