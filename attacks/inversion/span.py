@@ -4,7 +4,8 @@ A layer with LoRA computes W x + B A x. Of places with inputs x_t and gradients 
 sum of B^T d_t x_t^T, with rows in the span of the x_t, and B's that of d_t (A x_t)^T, with rows in the span of the
 A x_t. PEFT starts with B = 0: in the very first step A's gradient is zero and B's alone speaks. q, k and v of layer 0
 have the same inputs, which no attention has mixed and no place has turned. A gradient spans all of the inputs only
-where they are few: fewer distinct tokens than r for B's, up to 3 r for the three A's together, and fewer than the width.
+where they are few: fewer distinct tokens than r for B's, than 3 r for the three A's together, and than the width. Of
+more, a few with large gradients may still lie close to the span.
 
 Adam divides every number of a gradient by a size of its own. What is left has full rank, and spans nothing of the kind:
 the test reads plain gradients, and sums of them, and no update of Adam.

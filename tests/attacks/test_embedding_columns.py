@@ -68,7 +68,7 @@ def expected_share(length: float, sigma: float, rank: int, count: int) -> float:
 
 def hiding_noise(length: float, rank: int, count: int, more: float) -> float:
     """The noise at which the n longest hold a share of `more` beyond chance n / V of the tokens. A non-central chi^2 is
-    a mixture over Poisson: for small L it lies beyond t more often by L f(t), f the density of chi^2 with r + 2 degrees.
+    a mixture over Poisson: for small L it lies beyond t more often by L f(t), f the density of chi^2 of r + 2 degrees.
     """
     t = stats.chi2.isf(count / VOCABULARY, rank)
     return float(length * np.sqrt(stats.chi2.pdf(t, rank + 2) / more))
@@ -186,7 +186,7 @@ def test_of_many_respondents_one_reply_is_read() -> None:
 
 def test_a_missing_answer_is_the_last_that_is_thought_of() -> None:
     """Not where another answer is there. By Bayes' rule it is likelier than each of three answers of which the template
-    tells nothing, where three questions may have it (.05 / (1 - .95^3) and .95 / 3); and less likely where fourteen may.
+    tells nothing, where three questions may have it (.05 / (1 - .95^3) and .95 / 3); and less where fourteen may.
     """
     made, _ = by_hand(1, 1, shared=True)
     form, found = Form.of(view(made), 70), np.zeros(70, np.bool_)
