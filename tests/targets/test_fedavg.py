@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from privbench.options import AuditOptions
 from privbench.record import read
 from privbench.recording import MEMBER, Secrets, Transcript
 from privbench.registry import Registry, default_registry
-from privbench.runner import prepare
+from privbench.runner import prepare, run_audit
 from privbench.seeds import stream
 from privbench.target import MEMBERS, REFERENCE, TargetRun
 from privbench.targets.fedavg import running
@@ -289,6 +290,32 @@ def test_an_audit_by_the_command_line(command_line: CommandLine, llama: str, tmp
     again = {item.attack: item.value for item in read(Path("recorded")).findings if item.metric == "auc"}
     for name in ("update-cosine", "update-difference", "loss"):
         assert again[f"membership/{name}"] == areas[f"membership/{name}"].value
+
+
+def test_answers_are_read_from_a_recording_as_from_the_run(
+    command_line: CommandLine, registry: Registry, llama: str, tmp_path: Path
+) -> None:
+    """One respondent a round: what the template does not hold is read. By the files alone, too."""
+    one = {**SMALL, "batch": "1", "local_steps": "1", "rounds": "12"}
+    given = replace(options(llama, one), attacks=("inversion",))
+    found = run_audit(given, registry).audit
+    values = {item.id: item.value for item in found.findings if item.value is not None}
+    assert {item.attack for item in found.findings if item.value is not None} == {
+        "inversion/embedding-columns", "inversion/span"
+    }  # fmt: skip
+    assert found.inputs is not None
+    assert (found.inputs["records"], found.inputs["strongest"]) == (12, "inversion/embedding-columns")
+    read_of = {item["text"]: item["read"] for item in found.inputs["by_question"]}
+    assert read_of["age"] > 0.25
+    for recording in (run := FedAvg().run(configured(llama, one), stream(0, "run"))).transcript, run.secrets:
+        recording.save(tmp_path / recording.file_name())
+    files = [f"--{kind.kind}={tmp_path / kind.file_name()}" for kind in (Transcript, Secrets)]
+    done = command_line("audit", *files, "--attacks", "inversion", "--out", "recorded", "--exit-zero")
+    assert done.returncode == 0, done.stderr
+    again = read(Path("recorded"))
+    assert [threat["label"] for threat in again.threats] == ["curious server"]
+    assert {item.id: item.value for item in again.findings if item.value is not None} == values
+    assert command_line("verify", "recorded").returncode == 0
 
 
 def test_exit_codes_of_the_command_line(command_line: CommandLine, llama: str, tmp_path: Path) -> None:

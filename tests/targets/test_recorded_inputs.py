@@ -76,6 +76,7 @@ def test_a_curious_server_reads_what_was_put_in(registry: Registry, tmp_path: Pa
     assert {str(item.verdict) for item in others} == {"NOT_APPLICABLE"}
     assert {item.reason for item in others} == {
         "needs the channel gradients, which curious server does not see",
+        "needs the channel updates, which curious server does not see",
         "no record of this run carries a label coin",
         "no party's inputs were recorded as numbers in this run",
         "no run of this audit put records into the training by coins",
