@@ -21,7 +21,7 @@ check: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# What updates tell of 60 respondents: one in a round of one step, and 40 in one of five (docs/fedavg.md).
+# What updates tell of 60 respondents, one in a round of one step, and of 40 in one round of five (docs/fedavg.md).
 UPDATES := --attacks inversion --exit-zero --set members=no --set prompting=no --set clients=2 --set train=120 \
     --set validation=10 --set test=20
 updates: $(VENV)/.installed
