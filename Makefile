@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EPS ?= 0.5
 OUT ?= out/prism
 
-.PHONY: audit test test-all check bench reports grid pretrain clean smollm2
+.PHONY: audit test test-all check bench reports grid pretrain clean smollm2 updates
 
 audit: $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps $(EPS) --out $(OUT) --exit-zero
@@ -20,6 +20,13 @@ check: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# What updates tell of 60 respondents, one in a round of one step, and of 40 in one round of five (docs/fedavg.md).
+UPDATES := --attacks inversion --exit-zero --set members=no --set prompting=no --set clients=2 --set train=120 \
+    --set validation=10 --set test=20
+updates: $(VENV)/.installed
+	$(BIN)/privbench audit --target fedavg $(UPDATES) --set batch=1 --set local_steps=1 --set rounds=60 --out out/updates-1
+	$(BIN)/privbench audit --target fedavg $(UPDATES) --set rounds=3 --out out/updates-40
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only --benchmark-columns=median,iqr,rounds

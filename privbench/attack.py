@@ -21,6 +21,7 @@ from privbench.mechanism import Mechanism, gradient_mechanism
 from privbench.recording import Oracle, Transcript
 from privbench.tensors import Blocks
 from privbench.threat import Behaviour, Channel, Knowledge, ThreatModel
+from privbench.updates import Parameters, parameters_of
 
 Scores = npt.NDArray[np.floating[Any]]
 Index = npt.NDArray[np.int64]
@@ -89,6 +90,7 @@ class View:
     candidates the records whose secret it has to guess, [m]; hints are not among them
     secret     which secret: "joint" or a task; the victim of an inversion
     moved      the tasks whose labels the coin sets
+    parameters  what the numbers of an update are, in their order: name and shape of each part
     """
 
     threat: ThreatModel
@@ -98,6 +100,7 @@ class View:
     moved: tuple[str, ...]
     candidates: Index
     hints: Hints
+    parameters: Parameters = ()
 
     def array(self, name: str) -> Blocks:
         if name not in self.arrays:
@@ -269,7 +272,8 @@ def view_of(
     if oracle is not None and {Knowledge.MODEL, Knowledge.INPUTS} <= threat.knowledge:
         prefixes = tuple(f"oracle/gradients/{threat.holder}/{name}/" for name in (secret, *moved))
         allowed |= {name: array for name, array in oracle.arrays.items() if name.startswith(prefixes)}
-    return View(threat, MappingProxyType(allowed), transcript.mechanisms, secret, moved, candidates, hints)
+    named = parameters_of(transcript.metadata) if Channel.UPDATES in threat.channels else ()
+    return View(threat, MappingProxyType(allowed), transcript.mechanisms, secret, moved, candidates, hints, named)
 
 
 def stream_names(arrays: Iterable[str], site: str, secret: str, moved: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

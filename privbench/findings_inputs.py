@@ -24,6 +24,9 @@ from privbench.verdict import Verdict
 Scores = Mapping[str, npt.NDArray[Any]]
 
 LEVEL = 0.95
+AT_CUT = "at this cut"
+_WHERE: Mapping[str, str] = {"updates": "on these updates"}
+"""Where a mechanism would stand, by the channel that an attack reads."""
 ROWS = ("value", "shuffled", "baseline", "squares")
 """Of the score arrays recovered/ATTACK/SECRET/RELEASES/METRIC and prior/SECRET/METRIC [4]: sums, since a record's part
 tells its answers.
@@ -85,7 +88,7 @@ def _measured(finding: Finding, found: Recovered, inversions: Inversions) -> Fin
         baseline=without_cut(finding.metric, found, inversions.prior),
         controls={"positive": None, "negative": _shuffled(found)},
         verdict=Verdict.UNCOVERED,
-        reason=no_bound(inversions.mechanism, "tokens behind "),
+        reason=no_bound(inversions.mechanism, "tokens behind ", _WHERE.get(finding.channel, AT_CUT)),
     )
 
 
@@ -122,11 +125,11 @@ def _recovered(sums: npt.NDArray[Any], said: Mapping[str, Any], n: int) -> Recov
     return Recovered(**dict(zip(ROWS, map(float, sums), strict=True)), records=said["records"], n=n)
 
 
-def no_bound(mechanism: Mechanism | None, what: str = "") -> str:
-    """Why what is read from the activations is measured and not judged."""
+def no_bound(mechanism: Mechanism | None, what: str = "", where: str = AT_CUT) -> str:
+    """Why what is read from activations or updates is measured and not judged."""
     if mechanism is not None:
         return f"no bound here speaks about {what}the kind '{mechanism.kind}'"
-    return "no noise or other mechanism is described at this cut, so that no bound speaks"
+    return f"no noise or other mechanism is described {where}, so that no bound speaks"
 
 
 def _shuffled(found: Recovered) -> dict[str, Any]:

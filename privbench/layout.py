@@ -67,11 +67,14 @@ RULES: Mapping[Kind, tuple[Rule, ...]] = {
         Rule("asked/products/CLIENT/BLOCK", _EXACT, ("R updates", "N")),
         Rule("updates/CLIENT", _FLOATS, ("R updates", "P updates")),
         Rule("updates/CLIENT/mask", _COINS, ("R updates",)),
+        Rule("updates/CLIENT/shown", _LABELS, ("R updates",)),
         Rule("updates/CLIENT/squares", _EXACT, ("R updates",)),
         Rule("updates/CLIENT/squares/BLOCK", _EXACT, ("R updates",)),
         Rule("public/global", _FLOATS, ("P updates",)),
         Rule("public/tokens", _LABELS, ("A public", "L public")),
         Rule("public/activations", _FLOATS, ("A public", "L public", "d public")),
+        Rule("public/form/template", _LABELS, ("F form",)),
+        Rule("public/form/options", _LABELS, ("Q form", "K form", "A form")),
         Rule("public/vocabulary", _COINS, ("V public", "W public")),
         Rule("public/labels/TASK", _LABELS, ("K labels", "A labels")),
         Rule("public/trunk/PARAM", _FLOATS, ("...",)),
@@ -232,7 +235,8 @@ def _check_inputs(name: str, arrays: Mapping[str, Blocks], where: str) -> None:
 
 def _check_values(name: str, array: Blocks, where: str) -> None:
     parts = name.split("/")
-    whole = "labels" in parts or name == "public/tokens" or (parts[0] == "inputs" and not is_float(array.dtype))
+    numbers = name == "public/tokens" or name.startswith("public/form/") or parts[-1] == "shown"
+    whole = "labels" in parts or numbers or (parts[0] == "inputs" and not is_float(array.dtype))
     zero_one = parts[-1] in ("seen", "mask", "observed", "member", "population") or "canary" in parts
     for block in _read(array):
         if is_float(array.dtype) and not np.isfinite(block).all():

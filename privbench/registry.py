@@ -47,6 +47,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
     "attacks": {
         "inversion/affine-token": "privbench.attacks.inversion.affine_token:AffineToken",
         "inversion/bisr": "privbench.attacks.inversion.bisr:BiSR",
+        "inversion/embedding-columns": "privbench.attacks.inversion.embedding_columns:EmbeddingColumns",
         "inversion/fsha": "privbench.attacks.inversion.fsha:FeatureSpaceHijacking",
         "inversion/learned-token": "privbench.attacks.inversion.learned_token:LearnedToken",
         "inversion/mlp": "privbench.attacks.inversion.decoders:Mlp",
@@ -57,6 +58,7 @@ BUILT_IN: Mapping[Group, Mapping[str, str]] = {
         "inversion/relaxation": "privbench.attacks.inversion.relaxation:Relaxation",
         "inversion/rescaled-token": "privbench.attacks.inversion.affine_token:RescaledToken",
         "inversion/ridge": "privbench.attacks.inversion.ridge:Ridge",
+        "inversion/span": "privbench.attacks.inversion.span:Span",
         "inversion/sdar": "privbench.attacks.inversion.sdar:SimulatorDecoder",
         "inversion/sequence": "privbench.attacks.inversion.decoders:Sequence",
         "inversion/unsplit": "privbench.attacks.inversion.unsplit:UnSplit",

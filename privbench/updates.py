@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from privbench.errors import InputError
 from privbench.tensors import Blocks
 
+Parameters = tuple[tuple[str, tuple[int, ...]], ...]
+"""Name and shape of each part of an update, in their order."""
 UPDATE_KEYS = ("parameters", "samples", "missed")
 """What the metadata may say of updates."""
 
@@ -28,12 +31,14 @@ def require_updates(arrays: Mapping[str, Blocks], metadata: Mapping[str, Any], w
     """
     sent = {client: arrays[f"updates/{client}"] for client in senders(arrays) if f"updates/{client}" in arrays}
     size = next((array.shape[1] for array in sent.values()), None)
-    named = metadata.get("parameters")
-    counted = None if named is None else _counted(named, where)
-    if counted is not None and size is not None and counted != size:
+    named = parameters_of(metadata, where)
+    counted = sum(math.prod(shape) for _, shape in named)
+    if named and size is not None and counted != size:
         raise InputError(
             f"{where}: 'parameters' in the metadata counts {counted} numbers, an update has {size}; they must agree."
         )
+    for client in senders(arrays):
+        _require_shown(arrays, client, where)
     strange = sorted(set(metadata.get("samples", {})) - set(sent)) if sent else []
     if strange:
         raise InputError(f"{where}: 'samples' in the metadata names '{strange[0][:60]}', of whom there are no updates.")
@@ -47,8 +52,47 @@ def require_updates(arrays: Mapping[str, Blocks], metadata: Mapping[str, Any], w
                 )
 
 
-def _counted(named: Any, where: str) -> int:
+def shown_in(shown: Blocks) -> npt.NDArray[np.int64]:
+    """In which round each of the records was trained on that are asked about [N]: they stand round by round, so many of
+    each as `shown` [R] says.
+    """
+    counts = np.asarray(shown)
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def _require_shown(arrays: Mapping[str, Blocks], client: str, where: str) -> None:
+    """Records are looked for where an update was sent, by an attack that has it."""
+    name, update = f"updates/{client}/shown", f"updates/{client}"
+    if name not in arrays:
+        return
+    shown, mask = np.asarray(arrays[name]), arrays.get(f"{update}/mask")
+    if update not in arrays or shown.min() < 0:
+        raise InputError(
+            f"{where}: '{name}' says of how many records of each round '{update}' is to tell; it needs that array and "
+            "counts of 0 and above."
+        )
+    unsent = np.flatnonzero((shown > 0) & (np.asarray(mask) == 0)) if mask is not None else shown[:0]
+    if len(unsent):
+        raise InputError(
+            f"{where}: '{name}' asks about {int(shown[unsent[0]])} records of round {int(unsent[0])}, in which by "
+            f"'{update}/mask' nothing was sent; mend the one or the other."
+        )
+
+
+def parameters_of(metadata: Mapping[str, Any], where: str = "the recording") -> Parameters:
+    """The metadata's "parameters"; empty where it names none. `InputError` for what is no list of [name, shape]."""
     try:
-        return sum(math.prod(int(length) for length in shape) for _, shape in named)
+        named = metadata.get("parameters") or ()
+        return tuple((str(name), tuple(int(length) for length in shape)) for name, shape in named)
     except (TypeError, ValueError):
         raise InputError(f"{where}: 'parameters' in the metadata must be a list of [name, shape].") from None
+
+
+def part_of(parameters: Parameters, name: str) -> slice:
+    """Where the numbers of a part lie."""
+    at = 0
+    for called, shape in parameters:
+        if called == name:
+            return slice(at, at + math.prod(shape))
+        at += math.prod(shape)
+    raise KeyError(name)

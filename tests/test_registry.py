@@ -36,8 +36,18 @@ def test_adding_leaves_the_original_untouched(registry: Registry) -> None:
 def test_families_select_their_members(registry: Registry) -> None:
     kinds = "answer-length", "gradient-match", "gradient-match-perturbed", "oracle-lr", "spectral"
     assert registry.select("attacks", ["label"]) == tuple(f"label/{kind}" for kind in kinds)
-    names = "affine-token", "bisr", "fsha", "learned-token", "mlp", "nearest-token", "noise-aware-token", "optimise"
-    names += "relaxation", "rescaled-token", "ridge", "sdar", "searched-token", "sequence", "unsplit"
+    names = (
+        "affine-token",
+        "bisr",
+        "embedding-columns",
+        "fsha",
+        "learned-token",
+        "mlp",
+        "nearest-token",
+        "noise-aware-token",
+        "optimise",
+    )
+    names += "relaxation", "rescaled-token", "ridge", "sdar", "searched-token", "sequence", "span", "unsplit"
     assert registry.select("attacks", ["inversion"]) == tuple(f"inversion/{name}" for name in names)
     assert registry.select("attacks", ["all"]) == registry.names("attacks")
 

@@ -12,12 +12,13 @@ from torch.nn.functional import cross_entropy
 
 from privbench.attack import Hints, Index, Inversion, NotApplicable, Reconstruction, View, view_of
 from privbench.conformance.base import ERRORS, Check, ConformanceError, Result, blanks, global_generators, run_checks
+from privbench.conformance.update_stand import drawn_updates
 from privbench.errors import PrivbenchError
 from privbench.mechanism import Mechanism
 from privbench.recording import Transcript
 from privbench.recovery import Recovered, Truth
 from privbench.tensors import Blocks
-from privbench.threat import Channel, ThreatModel, server_below_labels
+from privbench.threat import Channel, ThreatModel, server_below_labels, server_with_updates
 from privbench.trunks import EPS, PREFIX, ROTARY
 
 Make = Callable[[], Inversion]
@@ -83,6 +84,14 @@ def token_stand(
     return TokenStand(transcript, Truth(tokens, answers), server_below_labels())
 
 
+def stand_of(make: Make, seed: int, noise: float = 0.0, releases: int = 3, *, silent: bool = False) -> TokenStand:
+    """The stand of the channel that the inversion's card names: a round of updates for each record, or activations."""
+    if Channel.UPDATES not in make().card.channels:
+        return token_stand(seed, noise, releases, silent=silent)
+    drawn = drawn_updates(seed, VICTIM, RECORDS, VOCABULARY, QUESTIONS, noise, silent)
+    return TokenStand(*drawn, server_with_updates())
+
+
 def _upward(
     said: Index, table: npt.NDArray[np.float32], releases: int, noise: float, rng: np.random.Generator, silent: bool
 ) -> dict[str, npt.NDArray[np.generic]]:
@@ -126,25 +135,25 @@ def check_inversion(make: Make, expected: Mapping[str, str] | None = None) -> tu
 def _invert(inversion: Inversion, view: View, seed: int = 0) -> Reconstruction:
     result = inversion(view, np.random.default_rng(seed))
     if isinstance(result, NotApplicable):
-        raise PrivbenchError(f"not applicable to a full view of token activations: {result.reason}")
+        raise PrivbenchError(f"not applicable to a full view of its channel: {result.reason}")
     return result
 
 
 def _deterministic(make: Make) -> str | None:
-    view = token_stand(1, 1.0).view()
+    view = stand_of(make, 1, 1.0).view()
     first, second = (_invert(make(), view, 7) for _ in range(2))
     same = np.array_equal(first.single, second.single) and np.array_equal(first.accumulated, second.accumulated)
     return None if same else "two runs with one seed differ"
 
 
 def _global_generators(make: Make) -> str | None:
-    view, before = token_stand(2, 1.0).view(), global_generators()
+    view, before = stand_of(make, 2, 1.0).view(), global_generators()
     _invert(make(), view)
     return None if global_generators() == before else "a global random generator was used"
 
 
 def _view_untouched(make: Make) -> str | None:
-    view = token_stand(3, 1.0).view()
+    view = stand_of(make, 3, 1.0).view()
     copies: dict[str, Blocks] = {name: np.array(array) for name, array in view.arrays.items()}
     before = {name: np.array(array) for name, array in copies.items()}
     _invert(make(), replace(view, arrays=copies))
@@ -153,7 +162,7 @@ def _view_untouched(make: Make) -> str | None:
 
 
 def _equivariant(make: Make) -> str | None:
-    view = token_stand(4, 0.5).view()
+    view = stand_of(make, 4, 0.5).view()
     order = np.random.default_rng(4).permutation(RECORDS)
     plain, moved = _invert(make(), view), _invert(make(), replace(view, candidates=view.candidates[order]))
     agree = float((plain.accumulated[-1][order] == moved.accumulated[-1]).mean())
@@ -161,7 +170,7 @@ def _equivariant(make: Make) -> str | None:
 
 
 def _refuses(make: Make) -> str | None:
-    here = token_stand(5)
+    here = stand_of(make, 5)
     result = make()(here.view(replace(here.threat, channels=frozenset())), np.random.default_rng(0))
     if not isinstance(result, NotApplicable):
         return "ran for an adversary who sees no channel"
@@ -170,14 +179,14 @@ def _refuses(make: Make) -> str | None:
 
 
 def _identity(make: Make) -> str | None:
-    here = token_stand(6)
+    here = stand_of(make, 6)
     found = _invert(make(), here.view())
     read = min(here.read(guess).value for guess in (*found.single, *found.accumulated))
-    return None if read >= 0.9 else f"reads {read:.3f} of the answers' tokens where the public rows themselves are sent"
+    return None if read >= 0.9 else f"reads {read:.3f} of the answers' tokens where nothing hides them"
 
 
 def _constant(make: Make) -> str | None:
-    here = token_stand(7, silent=True)
+    here = stand_of(make, 7, silent=True)
     found = here.read(_invert(make(), here.view()).accumulated[-1])
     low, _ = found.interval()
     return None if low <= found.baseline else f"reads {found.value:.3f} of the answers' tokens where nothing is sent"
@@ -191,7 +200,7 @@ def _noise_hides(make: Make) -> str | None:
 def _more_helps(make: Make) -> str | None:
     first, last = [], []
     for seed in range(3):
-        here = token_stand(20 + seed, 2.0, releases=8)
+        here = stand_of(make, 20 + seed, 2.0, releases=8)
         found = _invert(make(), here.view(), seed)
         first.append(here.read(found.accumulated[0]).value)
         last.append(here.read(found.accumulated[-1]).value)
@@ -201,8 +210,10 @@ def _more_helps(make: Make) -> str | None:
 
 def _causal(make: Make) -> str | None:
     """Row t of `single` depends on release t alone, of `accumulated` on the releases up to it."""
+    view = stand_of(make, 30, 1.0, releases=4).view()
     name = f"activations/{VICTIM}"
-    view = token_stand(30, 1.0, releases=4).view()
+    if name not in view.arrays:
+        return _causal_over_rounds(make)
     first = np.asarray(view.array(name))
     later, earlier = first.copy(), first.copy()
     noise = np.random.default_rng(30).standard_normal(first.shape).astype(first.dtype) * 3
@@ -216,8 +227,18 @@ def _causal(make: Make) -> str | None:
     return None if np.array_equal(plain.single[2:], before.single[2:]) else "`single` uses other releases than its own"
 
 
+def _causal_over_rounds(make: Make) -> str | None:
+    """A record's reading depends on no update that was sent after its round."""
+    view, name = stand_of(make, 30).view(), f"updates/{VICTIM}"
+    later = np.array(view.array(name))
+    later[RECORDS // 2 :] = np.random.default_rng(30).standard_normal(later[RECORDS // 2 :].shape)
+    plain, after = (_invert(make(), shown) for shown in (view, replace(view, arrays={**view.arrays, name: later})))
+    same = np.array_equal(plain.accumulated[:, : RECORDS // 2], after.accumulated[:, : RECORDS // 2])
+    return None if same else "reads a record by updates that are yet to come"
+
+
 def _final(make: Make, seed: int, noise: float) -> Recovered:
-    here = token_stand(seed, noise)
+    here = stand_of(make, seed, noise)
     return here.read(_invert(make(), here.view(), seed).accumulated[-1])
 
 

@@ -113,13 +113,19 @@ def secret_notes(audit: Audit) -> Iterator[str]:
     if audit.inputs is not None:
         yield (
             f"The answers of {audit.inputs['records']:,} respondents to up to {audit.inputs['questions']} questions "
-            "went through the cut; an attack is scored on the answers alone, of every one of these respondents."
+            f"{_went(audit)}; an attack is scored on the answers alone, of every one of these respondents."
             f"{_drift_note(audit.inputs)}"
         )
     records = "stays" if of_patients(audit) else "records"
     for said in (members.note(audit, records), estimates.note(audit, records), _split_note(audit)):
         if said is not None:
             yield said
+
+
+def _went(audit: Audit) -> str:
+    """How answers left, by the channel of the attacks that read any."""
+    read = {item.channel for item in audit.findings if item.metric == "answer-accuracy" and item.value is not None}
+    return "were trained on in the updates that are shown" if read == {"updates"} else "went through the cut"
 
 
 def _drift_note(inputs: Mapping[str, Any]) -> str:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from privbench.data.catalogue import invented
 from privbench.recording import Secrets
 from privbench.target import Progress, TargetRun
 from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedConfig
 from privbench.targets.fedavg.defending import called
+from privbench.targets.fedavg.reading import Reading
 from privbench.targets.fedavg.rounds import Whole, federate
 from privbench.targets.fedavg.tape import UpdateTape
 from privbench.targets.split_llama.adapters import state
@@ -30,15 +32,16 @@ def run_audited(config: FedConfig, rng: np.random.Generator, report: Progress, f
     model = Whole(*untuned(material.base.model, tuning, rng))
     shards = shards_of(material.train, material.holder, tuning.clients)
     others, untold = other_methods(config, material, rng, report)
-    seen = Attendance()
+    seen, reading = Attendance(), Reading.of(material, shards, config.defense)
     weights = tuning.weights([len(shard.samples) for shard in shards], config.defense)
-    summed = config.defense is not None and config.defense.summed
-    with UpdateTape(state(model), weights, tuning.rounds, folder, summed) as tape:
+    public = reading.public(invented(config.data))
+    with UpdateTape(state(model), weights, tuning.rounds, folder, public, reading.watched) as tape:
         for done in federate(model, shards, tuning, tuning.rounds, rng, report, config.defense):
             tape.put(seen.add(done))
-        transcript = tape.finish({"missed": seen.missed, **config.described(tuning.rounds)})
+        questions = {reading.watched.sender: reading.questions}
+        transcript = tape.finish({"missed": seen.missed, "questions": questions, **config.described(tuning.rounds)})
     utility = answered(model.client, model.server, material, others, rng, report)
-    secrets = Secrets(material.natural(np.arange(len(material.train))))
+    secrets = Secrets({**material.natural(reading.rows(tape.shown)), **reading.secrets(tape.shown)})
     notes = (*material.notes, *untold, *_of_one_mind(material, tuning.clients), *seen.notes, *config.notes)
     fingerprint = material.fingerprint
     return TargetRun(transcript, None, secrets, utility, seen.diagnostics, fingerprint, notes=notes)

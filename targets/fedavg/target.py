@@ -1,6 +1,6 @@
 """Federated averaging as a target: clients tune the split run's LLaMA at home and send updates.
 
-A client holds respondents and the whole model. The server wants to know whom a client trained on.
+A client holds respondents and the whole model. The server wants to know the answers, and whom a client trained on.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class FedAvg(Target):
             models.shape_of(config.model), rank=tuning.rank, bottleneck=tuning.bottleneck,
             train_head=tuning.train_head == "yes",
         )  # fmt: skip
+        trained, shape = cost(setting, "full local").trained, setting.shape
         seen = len(senders(tuning.clients, config.defense))
-        return tape.disk_bytes(cost(setting, "full local").trained, seen, tuning.rounds)
+        return tape.disk_bytes(trained, seen, tuning.rounds, shape.vocabulary * shape.width)
 
     def expected_seconds(self, config: FedConfig) -> float:
         """By the closed form of a step's FLOPs. About membership: the trainings, asking each about the pool, which is a
@@ -91,7 +92,8 @@ class FedAvg(Target):
         return (server_with_updates(), curious_outsider(), *holding)
 
     def held(self, config: FedConfig) -> Mapping[str, Mapping[str, Any]]:
-        return {"members": config.members_held} if config.tuning.asks_members else {}
+        members = {"members": config.members_held} if config.tuning.asks_members else {}
+        return {"inputs": {"prior": True}, **members}
 
     def epsilons(self, config: FedConfig) -> tuple[Epsilon, ...]:
         return config.epsilons

@@ -20,6 +20,7 @@ def require_given(transcript: Transcript, secrets: Secrets) -> None:
             )
         _require_rows(transcript, secrets, party)
         _require_slots(transcript, secrets, party)
+        _require_shown(transcript, secrets, party)
     for name, array in transcript.arrays.items():
         kind = name.split("/")[0]
         axis = 0 if name.startswith(("outputs/", "asked/activations", "asked/mask")) else 1
@@ -42,6 +43,25 @@ def _require_rows(transcript: Transcript, secrets: Secrets, party: str) -> None:
             f"{secrets.where}: 'inputs/{party}' has token {int(tokens[record, place])} at place {place} of record "
             f"{record}; '{TABLE}' in {transcript.where} has {len(table)} rows, counted from 0. Record the whole table, "
             "or the tokens by its numbers."
+        )
+
+
+def _require_shown(transcript: Transcript, secrets: Secrets, party: str) -> None:
+    """Records of a party's updates are as many as the updates show, in the slots of the questionnaire."""
+    name, tokens = f"updates/{party}/shown", secrets.arrays[f"inputs/{party}"]
+    if name not in transcript.arrays:
+        return
+    asked = int(transcript.array(name).sum())
+    if asked != len(tokens):
+        raise InputError(
+            f"{transcript.where}: '{name}' counts {asked} records, 'inputs/{party}' in {secrets.where} holds "
+            f"{len(tokens)}; they must be the same, round by round."
+        )
+    options = transcript.arrays.get("public/form/options")
+    if options is not None and options.shape[0] * options.shape[2] != tokens.shape[1]:
+        raise InputError(
+            f"{transcript.where}: 'public/form/options' has {options.shape[0]} questions of {options.shape[2]} places, "
+            f"'inputs/{party}' in {secrets.where} {tokens.shape[1]} places; each answer stands in a slot of its own."
         )
 
 

@@ -40,6 +40,7 @@ from privbench.threat import (
     server_with_candidates,
     server_with_encoder,
     server_with_patients,
+    server_with_updates,
     server_with_updates_and_candidates,
 )
 
@@ -127,7 +128,14 @@ class Recorded(Target):
         if secrets.coined:
             curious = curious_site(config.party) if config.party else server_below_labels()
             found += [curious] if config.oracle is None else [curious, auditor_of(curious)]
-        if secrets.given and (config.party or not secrets.coined):
+        sent, shown = _read_from(next(iter(secrets.given), ""))
+        if shown in config.transcript.arrays:
+            found.append(server_with_updates())
+        if (
+            secrets.given
+            and (config.party or not secrets.coined)
+            and (sent in config.transcript.arrays or shown not in config.transcript.arrays)
+        ):
             found.append(curious_server())
             if any(item.channel == Channel.ACTIVATIONS for item in config.transcript.mechanisms):
                 found.append(server_told_defence())
@@ -197,11 +205,17 @@ def _require_secrets(transcript: Transcript, secrets: Secrets) -> None:
             "fair coin (canary/joint or canary/TASK, and its labels), inversions on inputs/CLIENT and "
             "inputs/CLIENT/answers, membership attacks on member; see docs/recordings.md."
         )
-    elif secrets.given and f"activations/{secrets.given[0]}" not in transcript.arrays:
+    elif secrets.given and not any(name in transcript.arrays for name in _read_from(secrets.given[0])):
         raise InputError(
-            f"{transcript.where} holds no 'activations/{secrets.given[0]}', from which 'inputs/{secrets.given[0]}' in "
-            f"{secrets.where} could be read, and there are no coins: nothing can be scored."
+            f"{transcript.where} holds no {' or '.join(map(repr, _read_from(secrets.given[0])))}, from which "
+            f"'inputs/{secrets.given[0]}' in {secrets.where} could be read, and there are no coins: nothing can be "
+            "scored."
         )
+
+
+def _read_from(party: str) -> tuple[str, str]:
+    """What tells a party's inputs: its activations, or of an update whose it is."""
+    return f"activations/{party}", f"updates/{party}/shown"
 
 
 def _require_coins(secrets: Secrets) -> None:

@@ -42,13 +42,13 @@ class Tape:
     ) -> None:  # fmt: skip
         self.upward = upward
         self._client, self._passes, self._table, self._public = client, passes, table, public
-        self._words = None if words is None else _spelled(words)
+        self._words = None if words is None else spelled(words)
         rows = [item.sent(labels) for item in sent]
         questions = max(max(item.answers) for item in sent) + 1
         # The end of an answer is no answer.
         asked = [(questions,) * (len(item.label) - 1) + (TEMPLATE,) for item in sent]
         places = [item.answers + said if labels else item.answers for item, said in zip(sent, asked, strict=True)]
-        self._tokens, self._answers = _padded(rows, NONE), _padded(places, TEMPLATE)
+        self._tokens, self._answers = padded(rows, NONE), padded(places, TEMPLATE)
         self._mask = (self._tokens != NONE).astype(np.uint8)
         shape = (*self._tokens.shape, table.shape[1])
         self._now = np.zeros(shape, np.float32)
@@ -100,7 +100,7 @@ class Tape:
         if self._words is not None:
             self._transcript.put("public/vocabulary", self._words)
         if self._public is not None:
-            self._transcript.put("public/tokens", _padded(self._public.texts, NONE))
+            self._transcript.put("public/tokens", padded(self._public.texts, NONE))
             for row, made in enumerate(self._public.activations()):
                 self._transcript.put("public/activations", made.astype(self._type), row)
             for name, values in self._public.trunk.items():
@@ -117,7 +117,7 @@ def sequences(cut: Cut) -> Iterator[npt.NDArray[np.float32]]:
         yield sent[segment != PADDING].float().numpy()
 
 
-def _spelled(words: Sequence[bytes]) -> npt.NDArray[np.uint8]:
+def spelled(words: Sequence[bytes]) -> npt.NDArray[np.uint8]:
     """Texts as one array [V, W], zeros behind each."""
     table = np.zeros((len(words), max(map(len, words))), np.uint8)
     for row, word in zip(table, words, strict=True):
@@ -125,7 +125,7 @@ def _spelled(words: Sequence[bytes]) -> npt.NDArray[np.uint8]:
     return table
 
 
-def _padded(rows: Sequence[Sequence[int]], filler: int) -> npt.NDArray[np.int64]:
+def padded(rows: Sequence[Sequence[int]], filler: int) -> npt.NDArray[np.int64]:
     """Rows of numbers as one array [N, L], filled up at the right."""
     table = np.full((len(rows), max(map(len, rows))), filler, np.int64)
     for place, row in enumerate(rows):

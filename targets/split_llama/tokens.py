@@ -51,7 +51,11 @@ class Encoder:
 
     def answer(self, text: str) -> tuple[int, ...]:
         """Token ids of an answer to the outcome's question, its end included."""
-        return (*self._piece(f" {text}"), self.end)
+        return (*self.said(text), self.end)
+
+    def said(self, text: str) -> tuple[int, ...]:
+        """Token ids of an answer as it stands in a sample; the blank before it belongs to its first token."""
+        return self._piece(f" {text}")
 
     def text(self, tokens: Sequence[int]) -> str:
         """What was generated, without the blank in front."""
@@ -71,8 +75,7 @@ class Encoder:
         prompt, answers = list(head), [TEMPLATE] * len(head)
         kept = 0
         for number, (question, answer, _) in enumerate(sample.features):
-            # The blank before an answer belongs to its first token.
-            before, said = self._piece(f"\n{question.rstrip()}"), self._piece(f" {answer}")
+            before, said = self._piece(f"\n{question.rstrip()}"), self.said(answer)
             left -= len(before) + len(said)
             if left < 0:
                 break

@@ -17,9 +17,9 @@ from privbench.defenses.updates import Quantisation, SecureAggregation, TopK, Up
 from privbench.errors import InputError
 from privbench.mechanism import Mechanism
 from privbench.targets.fedavg.config import FedTuning
-from privbench.targets.fedavg.defending import Guard, joined, like
+from privbench.targets.fedavg.defending import SUM, Guard, joined, like
 from privbench.targets.fedavg.rounds import Round
-from privbench.targets.fedavg.tape import UpdateTape
+from privbench.targets.fedavg.tape import UpdateTape, Watched
 from privbench.targets.split_llama.adapters import state
 from privbench.targets.split_llama.tune import batch_of
 from privbench.threat import Channel
@@ -184,11 +184,15 @@ def test_the_server_sees_the_weighted_sum_of_those_who_are_left(tmp_path: Path) 
             expected = sum(weights[c] * known.taken[c].update[name] for c in weights) / sum(weights.values())
             assert torch.allclose(values, expected, rtol=1e-10, atol=1e-14)
     assert set(run.rounds[1].taken) == {0, 2}
-    with UpdateTape(run.start, [5, 2, 7], 4, tmp_path, summed=True) as tape:
+    with UpdateTape(run.start, [5, 2, 7], 4, tmp_path, {}, Watched(SUM, {0: 0, 1: 5, 2: 7})) as tape:
         for done in run.rounds:
             tape.put(done)
         made = tape.finish({"missed": run.seen.missed})
-    assert {name for name in made.arrays if name.startswith("updates/")} == {"updates/sum", "updates/sum/mask"}
+    names = {name for name in made.arrays if name.startswith("updates/")}
+    assert names == {"updates/sum", "updates/sum/mask", "updates/sum/shown"}
+    # A pass takes client 3 four batches, in two rounds: everybody is shown once, but for client 2 in its second round.
+    shown = np.asarray(made.array("updates/sum/shown"))
+    assert shown.sum() == len(tape.shown) == len(set(tape.shown))
     assert made.metadata["samples"] == {"sum": 14}
     after = made.array("public/global").astype(np.float64) + sum(np.asarray(made.array("updates/sum")))
     assert np.allclose(after, joined(run.end.values()).numpy(), rtol=1e-5, atol=1e-6)

@@ -76,6 +76,7 @@ def test_a_curious_server_reads_what_was_put_in(registry: Registry, tmp_path: Pa
     assert {str(item.verdict) for item in others} == {"NOT_APPLICABLE"}
     assert {item.reason for item in others} == {
         "needs the channel gradients, which curious server does not see",
+        "needs the channel updates, which curious server does not see",
         "no record of this run carries a label coin",
         "no party's inputs were recorded as numbers in this run",
         "no run of this audit put records into the training by coins",
@@ -161,8 +162,8 @@ def without_a_row(sent: Arrays, hidden: Arrays) -> None:
         (
             without(f"activations/{VICTIM}", f"activations/{VICTIM}/mask"),
             (),
-            f"transcript.safetensors holds no 'activations/{VICTIM}', from which 'inputs/{VICTIM}' in "
-            "secrets.safetensors could be read",
+            f"transcript.safetensors holds no 'activations/{VICTIM}' or 'updates/{VICTIM}/shown', from which "
+            f"'inputs/{VICTIM}' in secrets.safetensors could be read",
         ),
         (another_client, (), "transcript.safetensors holds no 'activations/client-9'"),
         (shorter, (), f"'activations/{VICTIM}' has [150, 30] records and tokens, 'inputs/{VICTIM}'"),

@@ -21,7 +21,7 @@ from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedTuning
 from privbench.targets.fedavg.membership import Compared, evenly
 from privbench.targets.fedavg.rounds import Institute, Round, Trained, Whole, federate
-from privbench.targets.fedavg.tape import UpdateTape, flat
+from privbench.targets.fedavg.tape import UpdateTape, Watched, flat
 from privbench.targets.split_llama.adapters import State, state
 from privbench.targets.split_llama.config import Tuning
 from privbench.targets.split_llama.system import shards_of
@@ -159,7 +159,7 @@ def test_a_recording_alone_gives_the_servers_state(tmp_path: Path) -> None:
     """From its updates, masks and metadata; in a file as in memory."""
     run = Run([5, 2, 7], drop="3@2", dtype=torch.float32)
     for folder in (None, tmp_path):
-        with UpdateTape(run.start, [5, 2, 7], 4, folder) as tape:
+        with UpdateTape(run.start, [5, 2, 7], 4, folder, {}, Watched("client-1", {0: 0})) as tape:
             for done in run.rounds:
                 tape.put(done)
             made = tape.finish({"missed": run.seen.missed})

@@ -22,6 +22,7 @@ from privbench.attacks.membership.update_cosine import UpdateCosine
 from privbench.membership import MembershipAttack
 from privbench.recording import MEMBER, Transcript
 from privbench.stats.auc import auc
+from privbench.targets.fedavg.defending import called
 from privbench.targets.fedavg.membership import Compared, blocks_of
 from privbench.targets.split_llama.adapters import load_state, state
 from privbench.targets.split_llama.tune import batch_of
@@ -57,7 +58,9 @@ def game() -> Game:
     """Batches hold all of a client's respondents: each is in every update of its client."""
     run = Run(HELD, rounds=ROUNDS, dtype=torch.float32, batch=max(HELD), local_steps=2)
     asked = people(TRAINED) + people(2 * TRAINED, seed=1)
-    compared = Compared(whole(torch.float32), asked, len(HELD), range(ROUNDS), len(asked))
+    compared = Compared(
+        whole(torch.float32), asked, [called(client) for client in range(len(HELD))], range(ROUNDS), len(asked)
+    )
     for done in run.rounds:
         compared.add(done, lambda stage, share: None)
     at_the_end = whole(torch.float32)
