@@ -10,6 +10,8 @@ from privbench.targets.fedavg.rounds import Round, Why, called
 _SAID: Mapping[Why, str] = {
     "dropped out": "Dropped out half-way, without an update",
     "refused": "Refused, for NaN or infinity in the update",
+    "timed out": "Timed out, without an answer",
+    "lost": "Lost, since what ran the client failed or ended",
 }
 
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -26,7 +28,7 @@ from privbench.targets.split_llama.batches import Batch
 from privbench.targets.split_llama.halves import Client, Server, exchange
 from privbench.targets.split_llama.tune import Shard, Trainer, batch_of, stage
 
-Why = Literal["dropped out", "refused"]
+Why = Literal["dropped out", "refused", "timed out", "lost"]
 
 
 def called(client: int) -> str:
@@ -44,6 +46,19 @@ class Whole(nn.Module):
     def learn(self, batch: Batch) -> Tensor:
         """Losses [B]; the gradient of their mean is left in the parameters."""
         return exchange(self.client, self.server, batch).losses
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a client is to do in a round. first: the number of its first step, of all rounds; batches: the rows of each
+    step; sends: False for who drops out half-way, trains and sends nothing.
+
+    The run's seed draws batches, not the client: so one seed makes one run, whatever carries the orders.
+    """
+
+    first: int
+    batches: tuple[tuple[int, ...], ...]
+    sends: bool
 
 
 @dataclass(frozen=True)
@@ -65,28 +80,69 @@ class Institute:
     steps: in all rounds together, over which rates decay.
     """
 
-    def __init__(self, model: Whole, shard: Shard, tuning: FedTuning, steps: int, rng: np.random.Generator) -> None:
-        self.samples = shard.samples
+    def __init__(self, model: Whole, shard: Shard, tuning: FedTuning, steps: int) -> None:
+        self._samples = shard.samples
         self._model = clone(model)
-        self._feed = shard.batches(tuning.batch, rng)
-        self._trainers = (
-            Trainer(self._model.client, tuning, tuning.client_rate, steps),
-            Trainer(self._model.server, tuning, 1.0, steps),
-        )
+        self._trainers = {
+            "client": Trainer(self._model.client, tuning, tuning.client_rate, steps),
+            "server": Trainer(self._model.server, tuning, 1.0, steps),
+        }
 
-    def train(self, start: State, steps: range) -> Trained:
-        """From the server's state, these of its steps."""
+    def train(self, start: State, order: Order) -> Trained:
+        """From the server's state."""
         load_state(self._model, start)
         losses: list[float] = []
-        seen: set[int] = set()
-        for step in steps:
-            rows, _ = next(self._feed)
-            losses += self._model.learn(batch_of([self.samples[row] for row in rows])).tolist()
-            seen.update(rows)
-            for trainer in self._trainers:
+        for step, rows in enumerate(order.batches, order.first):
+            losses += self._model.learn(batch_of([self._samples[row] for row in rows])).tolist()
+            for trainer in self._trainers.values():
                 trainer.step(step)
         end = state(self._model)
-        return Trained({name: end[name] - start[name] for name in start}, tuple(losses), frozenset(seen))
+        rows_seen = frozenset(row for rows in order.batches for row in rows)
+        return Trained({name: end[name] - start[name] for name in start}, tuple(losses), rows_seen)
+
+    @property
+    def memory(self) -> State:
+        """What its optimisers keep from round to round."""
+        return {
+            f"{half}/{name}": values
+            for half, trainer in self._trainers.items()
+            for name, values in trainer.memory.items()
+        }
+
+    def recall(self, memory: State) -> None:
+        """Go on with the `memory` of an institute that was built alike."""
+        for half, trainer in self._trainers.items():
+            prefix = f"{half}/"
+            trainer.recall({name.removeprefix(prefix): memory[name] for name in memory if name.startswith(prefix)})
+
+
+class Clients(Protocol):
+    """Whoever carries orders to clients and brings their answers back."""
+
+    def train(self, start: State, orders: Mapping[int, Order]) -> Mapping[int, Trained | Why]:
+        """From the server's state, by client: what it made of its order, or why it sent nothing."""
+
+
+class Home:
+    """All clients in this process, one after another."""
+
+    def __init__(self, model: Whole, shards: Sequence[Shard], tuning: FedTuning, steps: int) -> None:
+        self._institutes = [Institute(model, shard, tuning, steps) for shard in shards]
+
+    def train(self, start: State, orders: Mapping[int, Order]) -> Mapping[int, Trained | Why]:
+        made = {client: self._institutes[client].train(start, order) for client, order in orders.items()}
+        return {client: made[client] if order.sends else "dropped out" for client, order in orders.items()}
+
+
+def gathered(
+    model: Whole, shards: Sequence[Shard], tuning: FedTuning, steps: int
+) -> AbstractContextManager[Clients]:
+    """The clients, where the setting `runtime` has them; their processes end with the context."""
+    if tuning.runtime == "own":
+        return nullcontext(Home(model, shards, tuning, steps))
+    from privbench.targets.fedavg.flower import flower_clients
+
+    return flower_clients(model, shards, tuning, steps)
 
 
 @dataclass(frozen=True)
@@ -119,23 +175,32 @@ def federate(
     sampling, dropping = rng.spawn(2)
     leaves = tuning.leaves(rounds, dropping)
     local, started = tuning.local_steps, time.monotonic()
-    institutes = [Institute(model, shard, tuning, rounds * local, rng) for shard in shards]
-    each = max(round(tuning.fraction * len(institutes)), 1)
-    for number in range(rounds):
-        start, taken, missed = state(model), dict[int, Trained](), dict[int, Why]()
-        for client in sorted(sampling.choice(len(institutes), each, replace=False).tolist()):
-            left = bool(leaves[number, client])
-            steps = range(number * local, number * local + (local // 2 if left else local))
-            trained = institutes[client].train(start, steps)
-            if left:
-                missed[client] = "dropped out"
-            elif not trained.finite:
-                missed[client] = "refused"
-            else:
-                taken[client] = trained
-        if taken:
-            step = average([item.update for item in taken.values()], [len(institutes[one].samples) for one in taken])
-            load_state(model, {name: start[name] + step[name] for name in start})
-        done = Round(number, start, taken, missed)
-        report(stage(number + 1, rounds, time.monotonic() - started, done.loss, "round"), (number + 1) / rounds)
-        yield done
+    feeds = [shard.batches(tuning.batch, rng) for shard in shards]
+    each = max(round(tuning.fraction * len(shards)), 1)
+    with gathered(model, shards, tuning, rounds * local) as clients:
+        for number in range(rounds):
+            start, orders = state(model), dict[int, Order]()
+            for client in sorted(sampling.choice(len(shards), each, replace=False).tolist()):
+                sends = not leaves[number, client]
+                batches = tuple(rows for rows, _ in islice(feeds[client], local if sends else local // 2))
+                orders[client] = Order(number * local, batches, sends)
+            taken, missed = sorted_out(clients.train(start, orders))
+            if taken:
+                step = average([item.update for item in taken.values()], [len(shards[one].samples) for one in taken])
+                load_state(model, {name: start[name] + step[name] for name in start})
+            done = Round(number, start, taken, missed)
+            report(stage(number + 1, rounds, time.monotonic() - started, done.loss, "round"), (number + 1) / rounds)
+            yield done
+
+
+def sorted_out(answers: Mapping[int, Trained | Why]) -> tuple[dict[int, Trained], dict[int, Why]]:
+    """Whose update the server takes, and why it has none of the others."""
+    taken, missed = dict[int, Trained](), dict[int, Why]()
+    for client, answer in answers.items():
+        if not isinstance(answer, Trained):
+            missed[client] = answer
+        elif not answer.finite:
+            missed[client] = "refused"
+        else:
+            taken[client] = answer
+    return taken, missed
