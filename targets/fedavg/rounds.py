@@ -88,6 +88,11 @@ class Institute:
             "server": Trainer(self._model.server, tuning, 1.0, steps),
         }
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parts of a state, in their order."""
+        return tuple(state(self._model))
+
     def train(self, start: State, order: Order) -> Trained:
         """From the server's state."""
         load_state(self._model, start)
@@ -123,7 +128,7 @@ class Clients(Protocol):
         """From the server's state, by client: what it made of its order, or why it sent nothing."""
 
 
-class Home:
+class InProcess:
     """All clients in this process, one after another."""
 
     def __init__(self, model: Whole, shards: Sequence[Shard], tuning: FedTuning, steps: int) -> None:
@@ -139,7 +144,7 @@ def gathered(
 ) -> AbstractContextManager[Clients]:
     """The clients, where the setting `runtime` has them; their processes end with the context."""
     if tuning.runtime == "own":
-        return nullcontext(Home(model, shards, tuning, steps))
+        return nullcontext(InProcess(model, shards, tuning, steps))
     from privbench.targets.fedavg.flower import flower_clients
 
     return flower_clients(model, shards, tuning, steps)

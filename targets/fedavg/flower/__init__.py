@@ -40,12 +40,12 @@ def flower_clients(model: Whole, shards: Sequence[Shard], tuning: FedTuning, ste
     """Clients as `tuning.runtime` says, until the context ends; `InputError` where the extra is not installed."""
     require_flower()
     os.environ.update(_SILENT)
-    from privbench.targets.fedavg.flower.client import Home
+    from privbench.targets.fedavg.flower.client import Outfit
     from privbench.targets.fedavg.flower.grpc import over_grpc
-    from privbench.targets.fedavg.flower.server import Flower
+    from privbench.targets.fedavg.flower.server import FlowerServer
     from privbench.targets.fedavg.flower.simulation import simulated
 
-    home = Home(model, tuple(shards), tuning, steps)
+    outfit = Outfit(model, tuple(shards), tuning, steps)
     connected = over_grpc if tuning.runtime == "flower-grpc" else simulated
-    with connected(home) as proxies, Flower(proxies, tuning.timeout).open() as clients:
-        yield clients
+    with connected(outfit) as proxies, FlowerServer(proxies, tuning.timeout) as server:
+        yield server
