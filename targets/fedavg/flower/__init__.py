@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,13 @@ if TYPE_CHECKING:
     from privbench.targets.split_llama.tune import Shard
 
 _PACKAGES = ("flwr", "ray")
-_SILENT = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-"""Flower reads them when it is imported, Ray when it starts: neither reports to its makers."""
+_SILENT = {
+    "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}  # fmt: skip
+"""Flower reads its own when it is imported, Ray when it starts: neither reports to its makers. The last one says no to a
+warning of Ray's.
+"""
 
 
 def require_flower() -> None:
@@ -39,13 +44,26 @@ def require_flower() -> None:
 def flower_clients(model: Whole, shards: Sequence[Shard], tuning: FedTuning, steps: int) -> Iterator[Clients]:
     """Clients as `tuning.runtime` says, until the context ends; `InputError` where the extra is not installed."""
     require_flower()
-    os.environ.update(_SILENT)
-    from privbench.targets.fedavg.flower.client import Outfit
-    from privbench.targets.fedavg.flower.grpc import over_grpc
-    from privbench.targets.fedavg.flower.server import FlowerServer
-    from privbench.targets.fedavg.flower.simulation import simulated
+    with _environment(_SILENT):
+        from privbench.targets.fedavg.flower.client import Outfit
+        from privbench.targets.fedavg.flower.grpc import over_grpc
+        from privbench.targets.fedavg.flower.server import FlowerServer
+        from privbench.targets.fedavg.flower.simulation import simulated
 
-    outfit = Outfit(model, tuple(shards), tuning, steps)
-    connected = over_grpc if tuning.runtime == "flower-grpc" else simulated
-    with connected(outfit) as proxies, FlowerServer(proxies, tuning.timeout) as server:
-        yield server
+        outfit = Outfit(model, tuple(shards), tuning, steps)
+        connected = over_grpc if tuning.runtime == "flower-grpc" else simulated
+        with connected(outfit) as proxies, FlowerServer(proxies, tuning.timeout) as server:
+            yield server
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """With these variables; what Flower and Ray set besides goes with them."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)

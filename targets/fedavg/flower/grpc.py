@@ -40,26 +40,25 @@ def over_grpc(outfit: Outfit) -> Iterator[list[ClientProxy]]:
     """Clients in their order, on a port that the system chooses; their processes end with the context."""
     count, token = len(outfit.shards), secrets.token_hex(16)
     manager = SimpleClientManager()
-    # A stream occupies a thread as long as its client lives; one more lets a stranger in, to be found out.
-    server = grpc.server(ThreadPoolExecutor(count + 1), options=_UNLIMITED)
-    add_FlowerServiceServicer_to_server(FlowerServiceServicer(manager), server)
-    address = f"{_LOOPBACK}:{server.add_insecure_port(f'{_LOOPBACK}:0')}"
     context = multiprocessing.get_context("spawn")
-    processes = [
-        context.Process(target=live, args=(address, outfit, client, token, os.getpid()), daemon=True)
-        for client in range(count)
-    ]
-    with hushed():
+    processes: list[BaseProcess] = []
+    # A stream occupies a thread as long as its client lives; one more lets a stranger in, to be found out.
+    with hushed(), ThreadPoolExecutor(count + 1) as pool:
+        server = grpc.server(pool, options=_UNLIMITED)
+        add_FlowerServiceServicer_to_server(FlowerServiceServicer(manager), server)
+        address = f"{_LOOPBACK}:{server.add_insecure_port(f'{_LOOPBACK}:0')}"
         try:
             server.start()
-            for process in processes:
-                start(process)
+            for client in range(count):
+                given = (address, outfit, client, token, os.getpid())
+                processes.append(context.Process(target=live, args=given, daemon=True))
+                start(processes[-1])
             _await(manager, processes)
             yield introduced(list(manager.all().values()), token)
         finally:
             for process in processes:
                 if process.pid is not None:
-                    process.kill()  # nothing to save, and a client that hangs may not heed less
+                    process.kill()  # there is nothing to save, and one that hangs may not heed less
                     process.join()
             server.stop(None).wait()
 

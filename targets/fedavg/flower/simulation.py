@@ -10,7 +10,7 @@ import queue
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import ray
@@ -32,33 +32,30 @@ _GRACE_SECONDS = 5.0
 @contextmanager
 def simulated(outfit: Outfit) -> Iterator[list[ClientProxy]]:
     """Clients in their order; Ray's processes end with the context, and the folder of its logs goes."""
-    ended = threading.Event()
-    grids: queue.Queue[Grid | BaseException] = queue.Queue()
+    line = _Line()
     server = ServerApp()
 
     @server.main()
     def main(grid: Grid, context: Context) -> None:
         """Hand the grid over, and live as long as the simulation is needed."""
-        grids.put(grid)
-        ended.wait()
+        line.grids.put(grid)
+        line.ended.wait()
 
     def run(folder: str) -> None:
         try:
             _run(server, outfit, folder)
         except BaseException as error:  # Flower ends a thread by SystemExit too
-            grids.put(error)
+            line.failed.append(error)
+        finally:
+            line.ended.set()
 
     with hushed(), tempfile.TemporaryDirectory(prefix="privbench-", ignore_cleanup_errors=True) as folder:
         thread = threading.Thread(target=run, args=(folder,), name="flower-simulation", daemon=True)
         try:
             thread.start()
-            grid = grids.get()
-            if isinstance(grid, BaseException):
-                raise RunFailedError(f"Flower's simulation did not start: {grid}; try runtime=own.") from grid
-            line = _Line(grid, ended)
-            yield introduced([GridClientProxy(node, line, grid.run.run_id) for node in grid.get_node_ids()])
+            yield introduced(line.proxies(len(outfit.shards)))
         finally:
-            ended.set()
+            line.ended.set()
             thread.join(_GRACE_SECONDS)
             ray.shutdown()  # also under a client that never answers
             thread.join()
@@ -72,40 +69,50 @@ def client_of(outfit: Outfit, context: Context) -> FlowerClient:
 def _run(server: ServerApp, outfit: Outfit, folder: str) -> None:
     """The simulation's whole life. Only what is in `folder` is written."""
     count = len(outfit.shards)
-    home = os.environ.get("FLWR_HOME")
     os.environ["FLWR_HOME"] = folder
-    try:
-        run_simulation(
-            server,
-            ClientApp(client_fn=partial(client_of, outfit)),
-            num_supernodes=count,
-            backend_config={
-                "init_args": {
-                    "address": "local", "num_cpus": count, "num_gpus": 0, "logging_level": "ERROR",
-                    "log_to_driver": False, "_temp_dir": folder, "_node_ip_address": "127.0.0.1",
-                },
-                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+    run_simulation(
+        server,
+        ClientApp(client_fn=partial(client_of, outfit)),
+        num_supernodes=count,
+        backend_config={
+            "init_args": {
+                "address": "local", "num_cpus": count, "num_gpus": 0, "logging_level": "ERROR",
+                "log_to_driver": False, "_temp_dir": folder, "_node_ip_address": "127.0.0.1",
             },
-        )  # fmt: skip
-    finally:
-        if home is None:
-            del os.environ["FLWR_HOME"]
-        else:
-            os.environ["FLWR_HOME"] = home
+            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+        },
+    )  # fmt: skip
 
 
 class _Line:
-    """The part of a grid that `GridClientProxy` needs, but for waiting on after the end."""
+    """The part of a grid that `GridClientProxy` needs, but that nobody waits on after the end."""
 
-    def __init__(self, grid: Grid, ended: threading.Event) -> None:
-        self._grid, self._ended = grid, ended
+    def __init__(self) -> None:
+        self.grids: queue.Queue[Grid] = queue.Queue()
+        self.ended = threading.Event()
+        self.failed: list[BaseException] = []
+        self._grid: Grid | None = None
+
+    def proxies(self, count: int) -> list[GridClientProxy]:
+        """All clients; the grid comes first, then its nodes."""
+        while self._grid is None:
+            with suppress(queue.Empty):
+                self._grid = self.grids.get(timeout=_POLL_SECONDS)
+            self._require_running()
+        while len(nodes := list(self._grid.get_node_ids())) < count:
+            self._require_running()
+        return [GridClientProxy(node, self, self._grid.run.run_id) for node in nodes]
 
     def send_and_receive(self, messages: Iterable[Message]) -> list[Message]:
-        """The answers to messages, one each."""
+        """The answers to messages, one each; `RunFailedError` after the end."""
         sent = set(self._grid.push_messages(messages))
         found: list[Message] = []
         while len(found) < len(sent):
-            if self._ended.wait(_POLL_SECONDS):
-                raise ConnectionAbortedError("the simulation has ended.")
+            self._require_running()
             found += self._grid.pull_messages(sent)
         return found
+
+    def _require_running(self) -> None:
+        if self.ended.wait(_POLL_SECONDS):
+            why = f": {self.failed[0]}" if self.failed else ""
+            raise RunFailedError(f"Flower's simulation has ended{why}; try runtime=own.")
