@@ -139,9 +139,7 @@ class InProcess:
         return {client: made[client] if order.sends else "dropped out" for client, order in orders.items()}
 
 
-def gathered(
-    model: Whole, shards: Sequence[Shard], tuning: FedTuning, steps: int
-) -> AbstractContextManager[Clients]:
+def gathered(model: Whole, shards: Sequence[Shard], tuning: FedTuning, steps: int) -> AbstractContextManager[Clients]:
     """The clients, where the setting `runtime` has them; their processes end with the context."""
     if tuning.runtime == "own":
         return nullcontext(InProcess(model, shards, tuning, steps))

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from privbench.targets.split_llama.tune import Shard
 
 _PACKAGES = ("flwr", "ray")
-_SILENT = {
-    "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}  # fmt: skip
-"""Flower reads its own when it is imported, Ray when it starts: neither reports to its makers. The last one says no to a
-warning of Ray's.
-"""
+_SETTINGS = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # listens on the loopback interface, as it does there, and not on all
+    "RAY_worker_niceness": "0",  # 15 otherwise: on a busy machine clients would starve beside the server that waits
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # says no to a warning
+}
+"""Flower reads its own when it is imported, Ray when it starts: neither reports to its makers."""
 
 
 def require_flower() -> None:
@@ -44,7 +46,7 @@ def require_flower() -> None:
 def flower_clients(model: Whole, shards: Sequence[Shard], tuning: FedTuning, steps: int) -> Iterator[Clients]:
     """Clients as `tuning.runtime` says, until the context ends; `InputError` where the extra is not installed."""
     require_flower()
-    with _environment(_SILENT):
+    with _environment(_SETTINGS):
         from privbench.targets.fedavg.flower.client import Outfit
         from privbench.targets.fedavg.flower.grpc import over_grpc
         from privbench.targets.fedavg.flower.server import FlowerServer

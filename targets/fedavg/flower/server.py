@@ -63,10 +63,12 @@ def _answer(asked: Future[FitRes], start: State, order: Order) -> Trained | Why:
 
 def introduced(proxies: Sequence[ClientProxy], token: str = "") -> list[ClientProxy]:
     """The proxies in the order of clients; `RunFailedError` for one that this audit has not started."""
-    with ThreadPoolExecutor(len(proxies)) as pool:
-        said: list[GetPropertiesRes] = list(
-            pool.map(lambda proxy: proxy.get_properties(GetPropertiesIns({}), None, None), proxies)
-        )
+    pool = ThreadPoolExecutor(len(proxies))
+    try:
+        asked = [pool.submit(proxy.get_properties, GetPropertiesIns({}), None, None) for proxy in proxies]
+        said: list[GetPropertiesRes] = [item.result() for item in asked]
+    finally:
+        pool.shutdown(wait=False)  # who is interrupted here ends the clients, and they these threads
     if any(item.properties["token"] != token for item in said):
         raise RunFailedError("a client that this audit has not started has joined it; start it again.")
     found = {int(item.properties["client"]): proxy for item, proxy in zip(said, proxies, strict=True)}
