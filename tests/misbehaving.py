@@ -1,11 +1,11 @@
-"""A model that does what it should not when it meets one token: clients that hold it misbehave, in whichever process."""
+"""A model that misbehaves when it meets a token: so do clients that hold it, in whichever process."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from time import sleep
 
 import torch
 
@@ -47,8 +47,7 @@ def _fail(model: Whole) -> None:
 
 
 ACTS: Mapping[str, Callable[[Whole], None]] = {
-    "hang": lambda model: time.sleep(3600),
-    "be late": lambda model: time.sleep(4),
+    "hang": lambda model: sleep(3600),
     "spoil": _spoil,
     "fail": _fail,
     "die": lambda model: os._exit(3),

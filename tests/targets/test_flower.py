@@ -64,7 +64,7 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         yield [Direct(outfit, client) for client in range(len(outfit.shards))]
 
     monkeypatch.setattr(grpc, "over_grpc", connected)
-    monkeypatch.setattr("misbehaving.time.sleep", lambda seconds: over.wait(seconds))
+    monkeypatch.setattr("misbehaving.sleep", over.wait)
     yield over
     over.set()
 

@@ -1,8 +1,8 @@
-"""The clients of federated averaging under Flower (Beutel et al. 2020): nothing here is imported unless it is asked for.
+"""The clients of federated averaging under Flower (Beutel et al. 2020); nothing here is imported unless asked for.
 
-The server's part stays with `rounds.federate`: who is drawn, who drops out, the mean. Flower carries a round's orders to
-clients and updates back: in its simulation, or over gRPC on the loopback interface. Each client's optimiser lives in its
-Flower context, so that it stays with its client whichever process trains it.
+The server's part stays with `rounds.federate`: who is drawn, who drops out, the mean. Flower carries a round's orders
+to clients and updates back: in its simulation, or over gRPC on the loopback interface. Each client's optimiser lives in
+its Flower context, so that it stays with its client whichever process trains it.
 """
 
 from __future__ import annotations

@@ -66,7 +66,8 @@ def over_grpc(outfit: Outfit) -> Iterator[list[ClientProxy]]:
 def live(address: str, outfit: Outfit, client: int, token: str, parent: int) -> None:
     """A client's whole life: it ends when the server ends it, or is gone."""
     _die_with(parent)
-    os.environ["no_grpc_proxy"] = _LOOPBACK  # where a proxy is set, gRPC would ask it for the loopback interface too
+    # Where a proxy is set, gRPC would ask it for the loopback interface too; it reads the name in small letters only.
+    os.environ["no_grpc_proxy"] = _LOOPBACK  # noqa: SIM112
 
     def client_fn(context: Context) -> FlowerClient:
         return FlowerClient(outfit, client, context, token)
