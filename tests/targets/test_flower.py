@@ -241,9 +241,8 @@ def test_faults_in_processes(runtime: str) -> None:
 
 @installed
 @pytest.mark.slow
-@pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_killed_client_is_lost_and_an_error_leaves_no_process(runtime: str) -> None:
-    faulty = Faulty("die", "fail", timeout=100.0, runtime=runtime)
+def test_a_killed_client_is_lost_and_an_error_leaves_no_process() -> None:
+    faulty = Faulty("die", "fail", timeout=100.0)
 
     def broken() -> None:
         for done in faulty.rounds():
@@ -252,4 +251,12 @@ def test_a_killed_client_is_lost_and_an_error_leaves_no_process(runtime: str) ->
 
     with pytest.raises(ZeroDivisionError):
         broken()
+    assert started() == []
+
+
+@installed
+@pytest.mark.slow
+def test_a_killed_actor_ends_the_simulation() -> None:
+    with pytest.raises(RunFailedError, match="an actor of Flower's simulation ended"):
+        Faulty("die", "fail", timeout=100.0, runtime="flower-simulation").ran()
     assert started() == []

@@ -37,7 +37,7 @@ class FlowerServer:
             asker.shutdown(wait=False, cancel_futures=True)
 
     def train(self, start: State, orders: Mapping[int, Order]) -> Mapping[int, Trained | Why]:
-        """`rounds.Clients.train`; `RunFailedError` when every client that was asked is lost."""
+        """`rounds.Clients.train`; `RunFailedError` when every client that was asked is lost, or Flower itself fails."""
         asked = {
             client: self._askers[client].submit(self._proxies[client].fit, instruction(start, order), None, None)
             for client, order in orders.items()
@@ -56,7 +56,10 @@ class FlowerServer:
 def _answer(asked: Future[FitRes], start: State, order: Order) -> Trained | Why:
     if asked.cancel() or not asked.done():
         return "timed out"
-    if asked.exception() is not None:
+    error = asked.exception()
+    if isinstance(error, RunFailedError):
+        raise error
+    if error is not None:
         return "lost"
     return trained_by(asked.result(), start, order) if order.sends else "dropped out"
 

@@ -9,11 +9,12 @@ import os
 import queue
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 
-import ray
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.server.client_proxy import ClientProxy
@@ -26,7 +27,6 @@ from privbench.targets.fedavg.flower.server import introduced
 from privbench.workers import RunFailedError
 
 _POLL_SECONDS = 0.05
-_GRACE_SECONDS = 5.0
 
 
 @contextmanager
@@ -50,20 +50,38 @@ def simulated(outfit: Outfit) -> Iterator[list[ClientProxy]]:
             line.ended.set()
 
     with hushed(), tempfile.TemporaryDirectory(prefix="privbench-", ignore_cleanup_errors=True) as folder:
+        _marker(folder).touch()
         thread = threading.Thread(target=run, args=(folder,), name="flower-simulation", daemon=True)
         try:
             thread.start()
             yield introduced(line.proxies(len(outfit.shards)))
         finally:
             line.ended.set()
-            thread.join(_GRACE_SECONDS)
-            ray.shutdown()  # also under a client that never answers
+            _marker(folder).unlink()
             thread.join()
 
 
-def client_of(outfit: Outfit, context: Context) -> FlowerClient:
-    """The client of a node."""
+def client_of(outfit: Outfit, folder: str, context: Context) -> FlowerClient:
+    """The client of a node, in an actor."""
+    _end_with(folder)
     return FlowerClient(outfit, int(context.node_config["partition-id"]), context)
+
+
+@cache
+def _end_with(folder: str) -> None:
+    """From now on this actor ends when the run does, whatever its client is at: Flower waits for one that hangs."""
+
+    def watch() -> None:
+        while _marker(folder).exists():
+            time.sleep(_POLL_SECONDS)
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _marker(folder: str) -> Path:
+    """Is there as long as the run goes on."""
+    return Path(folder) / "running"
 
 
 def _run(server: ServerApp, outfit: Outfit, folder: str) -> None:
@@ -72,7 +90,7 @@ def _run(server: ServerApp, outfit: Outfit, folder: str) -> None:
     os.environ["FLWR_HOME"] = folder
     run_simulation(
         server,
-        ClientApp(client_fn=partial(client_of, outfit)),
+        ClientApp(client_fn=partial(client_of, outfit, folder)),
         num_supernodes=count,
         backend_config={
             "init_args": {
@@ -110,6 +128,11 @@ class _Line:
         while len(found) < len(sent):
             self._require_running()
             found += self._grid.pull_messages(sent)
+        if any(item.has_error() and "ray.exceptions" in item.error.reason for item in found):
+            # Whichever client met it next would be lost as well.
+            raise RunFailedError(
+                "an actor of Flower's simulation ended; often memory: use fewer clients, or runtime=own."
+            )
         return found
 
     def _require_running(self) -> None:
