@@ -6,12 +6,14 @@ import importlib.util
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 import torch
+from conftest import CommandLine
 from misbehaving import Misbehaving, marked
 from test_rounds import PARTS, STEP, Run, close, people, whole
 
@@ -182,6 +184,19 @@ def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"need flwr and ray; run pip install -e '\.\[flower\]'"):
         flower.require_flower()
+
+
+def test_a_missing_extra_ends_an_audit_before_training(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "ray" else real(name, *more))
+    out = tmp_path / "out"
+    done = command_line("audit", "--target", "fedavg", "--set", "runtime=flower-grpc", "--out", str(out))
+    assert done.returncode == 2
+    assert "need ray; run pip install -e '.[flower]'" in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

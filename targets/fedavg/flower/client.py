@@ -19,6 +19,7 @@ from flwr.common import (
     GetPropertiesIns,
     GetPropertiesRes,
     Parameters,
+    Scalar,
     Status,
     ndarrays_to_parameters,
     parameters_to_ndarrays,
@@ -63,10 +64,10 @@ class FlowerClient(Client):  # type: ignore[misc, unused-ignore]  # Any where Fl
         order = order_of(ins)
         with one_torch_thread():
             institute = Institute(outfit.model, outfit.shards[self._number], outfit.tuning, outfit.steps)
-            if _MEMORY in kept:
-                institute.recall(kept[_MEMORY].to_torch_state_dict())
+            if _MEMORY in kept.array_records:
+                institute.recall(kept.array_records[_MEMORY].to_torch_state_dict())
             trained = institute.train(dict(zip(institute.names, tensors(ins.parameters), strict=True)), order)
-        kept[_MEMORY] = ArrayRecord(institute.memory)
+        kept.array_records[_MEMORY] = ArrayRecord(institute.memory)
         sent = tuple(trained.update.values()) if order.sends else ()
         return FitRes(
             _FINE, packed(sent), len(outfit.shards[self._number].samples), {"losses": json.dumps(trained.losses)}
@@ -75,7 +76,7 @@ class FlowerClient(Client):  # type: ignore[misc, unused-ignore]  # Any where Fl
 
 def instruction(start: State, order: Order) -> FitIns:
     """An order with the server's state."""
-    config = {"first": order.first, "batches": json.dumps(order.batches), "sends": order.sends}
+    config: dict[str, Scalar] = {"first": order.first, "batches": json.dumps(order.batches), "sends": order.sends}
     return FitIns(packed(tuple(start.values())), config)
 
 

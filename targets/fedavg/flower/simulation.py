@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
+from typing import cast
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -27,6 +28,7 @@ from privbench.targets.fedavg.flower.server import introduced
 from privbench.workers import RunFailedError
 
 _POLL_SECONDS = 0.05
+_GRACE_SECONDS = 5.0
 
 
 @contextmanager
@@ -57,6 +59,7 @@ def simulated(outfit: Outfit) -> Iterator[list[ClientProxy]]:
             yield introduced(line.proxies(len(outfit.shards)))
         finally:
             line.ended.set()
+            thread.join(_GRACE_SECONDS)
             _marker(folder).unlink()
             thread.join()
 
@@ -109,17 +112,20 @@ class _Line:
         self.grids: queue.Queue[Grid] = queue.Queue()
         self.ended = threading.Event()
         self.failed: list[BaseException] = []
-        self._grid: Grid | None = None
+        self._grid: Grid
 
     def proxies(self, count: int) -> list[GridClientProxy]:
         """All clients; the grid comes first, then its nodes."""
-        while self._grid is None:
-            with suppress(queue.Empty):
-                self._grid = self.grids.get(timeout=_POLL_SECONDS)
-            self._require_running()
+        self._grid = self._handed_over()
         while len(nodes := list(self._grid.get_node_ids())) < count:
             self._require_running()
-        return [GridClientProxy(node, self, self._grid.run.run_id) for node in nodes]
+        return [GridClientProxy(node, cast("Grid", self), self._grid.run.run_id) for node in nodes]
+
+    def _handed_over(self) -> Grid:
+        while True:
+            with suppress(queue.Empty):
+                return self.grids.get(timeout=_POLL_SECONDS)
+            self._require_running()
 
     def send_and_receive(self, messages: Iterable[Message]) -> list[Message]:
         """The answers to messages, one each; `RunFailedError` after the end."""
@@ -128,7 +134,7 @@ class _Line:
         while len(found) < len(sent):
             self._require_running()
             found += self._grid.pull_messages(sent)
-        if any(item.has_error() and "ray.exceptions" in item.error.reason for item in found):
+        if any(item.has_error() and "ray.exceptions" in str(item.error.reason) for item in found):
             # Whichever client met it next would be lost as well.
             raise RunFailedError(
                 "an actor of Flower's simulation ended; often memory: use fewer clients, or runtime=own."
