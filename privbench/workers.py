@@ -161,7 +161,7 @@ def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, f
         for _ in range(min(parallel, len(waiting))):
             outlet, inbox = context.Pipe(duplex=False)
             workers.append(_Worker(context.Process(target=_work, args=(outlet, folder, messages)), inbox))
-            _start(workers[-1].process)
+            start(workers[-1].process)
             outlet.close()
             workers[-1].give(waiting.pop(0))
         while len(done) < len(jobs):
@@ -189,7 +189,7 @@ def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, f
     return {role: done[role] for role in jobs}
 
 
-def _start(process: BaseProcess) -> None:
+def start(process: BaseProcess) -> None:
     """Start with SIGINT blocked, which the child inherits: Ctrl-C is the parent's to handle from the first moment. What
     arrives meanwhile waits for the parent and is not lost.
     """

@@ -13,6 +13,8 @@ _SAID: Mapping[Why, str] = {
     "dropped out": "Dropped out half-way, without an update",
     "refused": "Refused, for NaN or infinity in the update",
     "alone": "Not summed, for a sum over one client is its update",
+    "timed out": "Timed out, without an answer",
+    "lost": "Lost, since what ran the client failed or ended",
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from privbench.targets.split_llama.recipe import (
 )
 
 NAME = "fedavg"
+RUNTIMES = ("own", "flower-simulation", "flower-grpc")
 _PRETRAINED: Mapping[str, str] = {"rounds": "5", "local_steps": "3"}
 
 
@@ -49,6 +50,9 @@ class FedTuning(Recipe):
                    round, counted from 1, as 2@5:3@7
     reference_rounds  of the run about membership and of each reference alike, or one pass over the respondents where
                    that is more
+    runtime        what runs the clients: own, all in this process; flower-simulation, in actors of Flower's simulation;
+                   flower-grpc, each in a process of its own that Flower reaches over gRPC on the loopback interface
+    timeout        seconds that the server waits for a round under Flower; who has not answered then is left out of it
     asked          rounds of that run, evenly spaced, of which a server that holds candidates sees the updates
     """
 
@@ -59,6 +63,10 @@ class FedTuning(Recipe):
     drop: str = "0"
     reference_rounds: int = 5
     asked: int = 4
+    runtime: str = "own"
+    timeout: float = 600.0
+
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {**Recipe.choices, "runtime": RUNTIMES}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -227,6 +235,8 @@ def _defense(spec: str, eps: float | None, registry: Registry, tuning: FedTuning
         if eps not in (None, math.inf):
             raise InputError(f"--eps {eps:g} needs a defence whose noise it sets: --defense dp-sgd or update-gaussian.")
         return None
+    if tuning.runtime != "own":
+        raise InputError(f"{spec} is not there under Flower yet: leave runtime={tuning.runtime} out, or --defense.")
     found = build_defense(spec, registry, UpdateDefense, NAME)  # type: ignore[type-abstract]
     if found.summed and tuning.each < 2:
         raise InputError(

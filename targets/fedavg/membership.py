@@ -8,6 +8,7 @@ trained and of each block of it, and the loss.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ def run_membership(config: FedConfig, rng: np.random.Generator, report: Progress
     There are as many rounds as are asked for, and in any case one pass over the respondents. A flag says where all the
     same somebody who is in was in no update: its client was not drawn, dropped out, or was refused.
     """
-    tuning = config.tuning
+    # A reference is the adversary's own: its rounds are the same without Flower, and there sooner.
+    tuning = config.tuning if config.role == MEMBERS else replace(config.tuning, runtime="own")
     report("reading the survey", 0.0)
     game = Game.draw(config, rng)
     rounds = config.member_rounds(game.held(tuning.clients))

@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -28,7 +30,7 @@ from privbench.targets.split_llama.batches import Batch
 from privbench.targets.split_llama.halves import Client, Server, exchange
 from privbench.targets.split_llama.tune import Shard, Trainer, batch_of, stage
 
-Why = Literal["dropped out", "refused", "alone"]
+Why = Literal["dropped out", "refused", "alone", "timed out", "lost"]
 
 
 class Whole(nn.Module):
@@ -41,6 +43,19 @@ class Whole(nn.Module):
     def learn(self, batch: Batch) -> Tensor:
         """Losses [B]; the gradient of their mean is left in the parameters."""
         return exchange(self.client, self.server, batch).losses
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a client is to do in a round. first: the number of its first step, of all rounds; batches: the rows of each
+    step; sends: False for who drops out half-way, trains and sends nothing.
+
+    The run's seed draws batches, not the client: so one seed makes one run, whatever carries the orders.
+    """
+
+    first: int
+    batches: tuple[tuple[int, ...], ...]
+    sends: bool
 
 
 @dataclass(frozen=True)
@@ -64,47 +79,95 @@ class Institute:
     steps: in all rounds together, over which rates decay; guard: its defence.
     """
 
-    def __init__(
-        self,
-        model: Whole,
-        shard: Shard,
-        tuning: FedTuning,
-        steps: int,
-        rng: np.random.Generator,
-        guard: Guard | None = None,
-    ) -> None:
-        self.samples = shard.samples
+    def __init__(self, model: Whole, shard: Shard, tuning: FedTuning, steps: int, guard: Guard | None = None) -> None:
+        self._samples = shard.samples
         self._model, self._tuning, self._guard = clone(model), tuning, guard
         self._trained = [item for item in self._model.parameters() if item.requires_grad]
-        self._feed = shard.batches(tuning.batch, rng)
-        self._trainers = (
-            Trainer(self._model.client, tuning, tuning.client_rate, steps),
-            Trainer(self._model.server, tuning, 1.0, steps),
-        )
+        self._trainers = {
+            "client": Trainer(self._model.client, tuning, tuning.client_rate, steps),
+            "server": Trainer(self._model.server, tuning, 1.0, steps),
+        }
 
-    def train(self, start: State, steps: range) -> Trained:
-        """From the server's state, these of its steps."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parts of a state, in their order."""
+        return tuple(state(self._model))
+
+    def train(self, start: State, order: Order) -> Trained:
+        """From the server's state."""
         load_state(self._model, start)
         losses: list[float] = []
         seen: set[int] = set()
-        for step in steps:
-            rows, found = self._learn()
+        for step, batch in enumerate(order.batches, order.first):
+            rows, found = self._learn(batch)
             losses += found
             seen.update(rows)
-            for trainer in self._trainers:
+            for trainer in self._trainers.values():
                 trainer.step(step)
         end = state(self._model)
         update = {name: end[name] - start[name] for name in start}
         sent = update if self._guard is None else self._guard.sent(update)
         return Trained(sent, tuple(losses), frozenset(seen))
 
-    def _learn(self) -> tuple[tuple[int, ...], list[float]]:
-        """Leave a step's gradient in the parameters: of whom, and their losses."""
+    def _learn(self, rows: tuple[int, ...]) -> tuple[tuple[int, ...], list[float]]:
+        """Leave a step's gradient in the parameters: of whom, and their losses. A defence that counts on how records
+        are drawn draws them itself.
+        """
         if self._guard is not None and self._guard.defense.per_record:
             size, rate = self._tuning.batch, self._tuning.poisson_rate
-            return self._guard.step(self._trained, self.samples, size, rate, self._model.learn)
-        rows, _ = next(self._feed)
-        return rows, self._model.learn(batch_of([self.samples[row] for row in rows])).tolist()
+            return self._guard.step(self._trained, self._samples, size, rate, self._model.learn)
+        return rows, self._model.learn(batch_of([self._samples[row] for row in rows])).tolist()
+
+    @property
+    def memory(self) -> State:
+        """What its optimisers keep from round to round."""
+        return {
+            f"{half}/{name}": values
+            for half, trainer in self._trainers.items()
+            for name, values in trainer.memory.items()
+        }
+
+    def recall(self, memory: State) -> None:
+        """Go on with the `memory` of an institute that was built alike."""
+        for half, trainer in self._trainers.items():
+            prefix = f"{half}/"
+            trainer.recall({name.removeprefix(prefix): memory[name] for name in memory if name.startswith(prefix)})
+
+
+class Clients(Protocol):
+    """Whoever carries orders to clients and brings their answers back."""
+
+    def train(self, start: State, orders: Mapping[int, Order]) -> Mapping[int, Trained | Why]:
+        """From the server's state, by client: what it made of its order, or why it sent nothing."""
+
+
+class InProcess:
+    """All clients in this process, one after another."""
+
+    def __init__(
+        self, model: Whole, shards: Sequence[Shard], tuning: FedTuning, rounds: int, guards: Sequence[Guard | None]
+    ) -> None:
+        self._institutes = [
+            Institute(model, shard, tuning, rounds * local, guard)
+            for shard, local, guard in zip(shards, tuning.local, guards, strict=True)
+        ]
+
+    def train(self, start: State, orders: Mapping[int, Order]) -> Mapping[int, Trained | Why]:
+        made = {client: self._institutes[client].train(start, order) for client, order in orders.items()}
+        return {client: made[client] if order.sends else "dropped out" for client, order in orders.items()}
+
+
+def gathered(
+    model: Whole, shards: Sequence[Shard], tuning: FedTuning, rounds: int, guards: Sequence[Guard | None]
+) -> AbstractContextManager[Clients]:
+    """The clients, where the setting `runtime` has them; their processes end with the context. guards: their defences,
+    which only clients in this process have.
+    """
+    if tuning.runtime == "own":
+        return nullcontext(InProcess(model, shards, tuning, rounds, guards))
+    from privbench.targets.fedavg.flower import flower_clients
+
+    return flower_clients(model, shards, tuning, rounds)
 
 
 @dataclass(frozen=True)
@@ -152,32 +215,37 @@ def federate(
     leaves = tuning.leaves(rounds, dropping)
     started = time.monotonic()
     protection = Protection.of(defense, len(shards), rng)
-    institutes = [
-        Institute(model, shard, tuning, rounds * local, rng, guard)
-        for shard, local, guard in zip(shards, tuning.local, protection.guards, strict=True)
-    ]
+    feeds = [shard.batches(tuning.batch, rng) for shard in shards]
     weights = tuning.weights([len(shard.samples) for shard in shards], defense)
-    each = max(round(tuning.fraction * len(institutes)), 1)
-    for number in range(rounds):
-        start, taken, missed = state(model), dict[int, Trained](), dict[int, Why]()
-        for client in sorted(sampling.choice(len(institutes), each, replace=False).tolist()):
-            left, local = bool(leaves[number, client]), tuning.local[client]
-            steps = range(number * local, number * local + (local // 2 if left else local))
-            trained = institutes[client].train(start, steps)
-            if left:
-                missed[client] = "dropped out"
-            elif not trained.finite:
-                missed[client] = "refused"
-            else:
-                taken[client] = trained
-        protection.require_sound(number, [loss for item in taken.values() for loss in item.losses])
-        if len(taken) < protection.least:
-            missed |= dict.fromkeys(taken, "alone")
-            taken = {}
-        mean = average([item.update for item in taken.values()], [weights[one] for one in taken]) if taken else None
-        if mean is not None:
-            step = protection.released(mean, len(taken))
-            load_state(model, {name: start[name] + step[name] for name in start})
-        done = Round(number, start, taken, missed, mean if defense is not None and defense.summed else None)
-        report(stage(number + 1, rounds, time.monotonic() - started, done.loss, "round"), (number + 1) / rounds)
-        yield done
+    with gathered(model, shards, tuning, rounds, protection.guards) as clients:
+        for number in range(rounds):
+            start, orders = state(model), dict[int, Order]()
+            for client in sorted(sampling.choice(len(shards), tuning.each, replace=False).tolist()):
+                sends, local = not leaves[number, client], tuning.local[client]
+                batches = tuple(rows for rows, _ in islice(feeds[client], local if sends else local // 2))
+                orders[client] = Order(number * local, batches, sends)
+            taken, missed = sorted_out(clients.train(start, orders))
+            protection.require_sound(number, [loss for item in taken.values() for loss in item.losses])
+            if len(taken) < protection.least:
+                missed |= dict.fromkeys(taken, "alone")
+                taken = {}
+            mean = average([item.update for item in taken.values()], [weights[one] for one in taken]) if taken else None
+            if mean is not None:
+                step = protection.released(mean, len(taken))
+                load_state(model, {name: start[name] + step[name] for name in start})
+            done = Round(number, start, taken, missed, mean if defense is not None and defense.summed else None)
+            report(stage(number + 1, rounds, time.monotonic() - started, done.loss, "round"), (number + 1) / rounds)
+            yield done
+
+
+def sorted_out(answers: Mapping[int, Trained | Why]) -> tuple[dict[int, Trained], dict[int, Why]]:
+    """Whose update the server takes, and why it has none of the others."""
+    taken, missed = dict[int, Trained](), dict[int, Why]()
+    for client, answer in answers.items():
+        if not isinstance(answer, Trained):
+            missed[client] = answer
+        elif not answer.finite:
+            missed[client] = "refused"
+        else:
+            taken[client] = answer
+    return taken, missed

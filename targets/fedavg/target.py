@@ -50,8 +50,14 @@ class FedAvg(Target):
         return {role: config.as_role(role) for role in ("audited", *config.asking)}
 
     def fingerprint(self, config: FedConfig) -> str:
+        """Of what a run reads; `InputError` where it needs what is not installed: known before training, and not asked
+        of who only verifies a record.
+        """
+        from privbench.targets.fedavg.flower import require_flower
         from privbench.targets.split_llama import models, respondents
 
+        if config.tuning.runtime != "own":
+            require_flower()
         return respondents.file_hash(config.data) + models.file_hash(config.model)
 
     def disk_bytes(self, config: FedConfig) -> int:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from privbench.errors import InputError
-from privbench.targets.split_llama.adapters import average, load_state, state
+from privbench.targets.split_llama.adapters import State, average, load_state, state
 from privbench.targets.split_llama.batches import Batch, collate
 from privbench.targets.split_llama.config import Tuning
 from privbench.targets.split_llama.halves import Client, Exchange, Server, exchange
@@ -154,6 +154,20 @@ class Trainer:
         nn.utils.clip_grad_norm_(self._trained, self._recipe.clip)
         self._adam.step()
         self._adam.zero_grad()
+
+    @property
+    def memory(self) -> State:
+        """What Adam keeps from step to step: its two moments and the count of steps, by PARAMETER/NAME."""
+        kept = self._adam.state_dict()["state"]
+        return {f"{number}/{name}": values for number, parts in kept.items() for name, values in parts.items()}
+
+    def recall(self, memory: State) -> None:
+        """Go on with the `memory` of a trainer of the same half."""
+        kept: dict[int, State] = {}
+        for item, values in memory.items():
+            number, _, name = item.partition("/")
+            kept.setdefault(int(number), {})[name] = values
+        self._adam.load_state_dict({**self._adam.state_dict(), "state": kept})
 
 
 def stage(done: int, steps: int, seconds: float, loss: float, what: str = "step") -> str:

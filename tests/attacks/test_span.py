@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tiny_rounds import configured, material
 from privbench.attack import Hints, NotApplicable, View, view_of
 from privbench.attacks.inversion.span import Span, spanned
 from privbench.recording import Transcript
-from privbench.targets.fedavg.rounds import Institute, Whole
+from privbench.targets.fedavg.rounds import Institute, Order, Whole
 from privbench.targets.fedavg.tape import flat, parameters
 from privbench.targets.split_llama.adapters import State, load_state, state
 from privbench.targets.split_llama.system import untuned
@@ -30,8 +31,10 @@ def trained(rank: str, steps: int) -> Whole:
     model = Whole(*untuned(material().base.model, tuning, np.random.default_rng(0)))
     if steps:
         start = state(model)
-        other = Institute(model, Shard(material().train[1:20]), tuning, 400, np.random.default_rng(0))
-        moved = other.train(start, range(steps)).update
+        shard = Shard(material().train[1:20])
+        feed = shard.batches(tuning.batch, np.random.default_rng(0))
+        batches = tuple(rows for rows, _ in islice(feed, steps))
+        moved = Institute(model, shard, tuning, 400).train(start, Order(0, batches, True)).update
         load_state(model, {name: start[name] + moved[name] for name in start})
     return model
 
@@ -59,8 +62,8 @@ def plain(rank: str, steps: int, item: Encoded) -> tuple[State, State]:
 def by_adam(rank: str, steps: int, item: Encoded) -> tuple[State, State]:
     model = trained(rank, steps)
     start = state(model)
-    client = Institute(model, Shard((item,)), configured(rank=rank, batch="1").tuning, 400, np.random.default_rng(0))
-    return start, client.train(start, range(1)).update
+    client = Institute(model, Shard((item,)), configured(rank=rank, batch="1").tuning, 400)
+    return start, client.train(start, Order(0, ((0,),), True)).update
 
 
 def view(made: tuple[State, State]) -> View:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from privbench.targets.fedavg import rounds as rounds_module
 from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedTuning
 from privbench.targets.fedavg.membership import Compared, evenly
-from privbench.targets.fedavg.rounds import Institute, Round, Trained, Whole, federate
+from privbench.targets.fedavg.rounds import Institute, Order, Round, Trained, Whole, federate
 from privbench.targets.fedavg.tape import UpdateTape, Watched, flat
 from privbench.targets.split_llama.adapters import State, state
 from privbench.targets.split_llama.config import Tuning
@@ -187,15 +188,18 @@ def test_a_recording_alone_gives_the_servers_state(tmp_path: Path) -> None:
 
 
 def test_everybody_trains_from_the_same_state_and_keeps_the_optimiser() -> None:
-    """An optimiser that forgets would make other steps from the second round on."""
+    """An optimiser that forgets would make other steps from the second round on; its memory can be handed on."""
     run, forgetful = Run([4, 4]), Run([4, 4])
     assert all(close(a.start, b.start, 0) for a, b in zip(run.rounds, forgetful.rounds, strict=True))
-    tuning = run.tuning
-    lone = Institute(whole(), run.shards[0], tuning, 8, np.random.default_rng(0))
-    first = lone.train(run.start, range(2))
-    assert close(first.update, run.rounds[0].taken[0].update, 1e-12)
-    fresh = Institute(whole(), run.shards[0], tuning, 8, np.random.default_rng(0))
-    assert not close(fresh.train(run.rounds[1].start, range(2, 4)).update, run.rounds[1].taken[0].update, 1e-3)
+    run = Run([4])
+    feed = run.shards[0].batches(2, np.random.default_rng(0))
+    first, second = (Order(step, tuple(rows for rows, _ in islice(feed, 2)), True) for step in (0, 2))
+    kept, fresh, reminded = (Institute(whole(), run.shards[0], run.tuning, 8) for _ in range(3))
+    assert close(kept.train(run.start, first).update, run.rounds[0].taken[0].update, 1e-12)
+    wanted = run.rounds[1].taken[0].update
+    assert not close(fresh.train(run.rounds[1].start, second).update, wanted, 1e-3)
+    reminded.recall(kept.memory)
+    assert close(reminded.train(run.rounds[1].start, second).update, wanted, 0)
 
 
 @pytest.mark.parametrize(("fraction", "each"), [(0.1, 1), (0.5, 2), (0.75, 3), (1.0, 4)])
@@ -209,18 +213,18 @@ def test_a_fraction_of_the_clients_takes_part(fraction: float, each: int) -> Non
 
 def test_who_drops_out_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops half-way: it makes half of its steps, at the rates of this round."""
-    made: list[range] = []
+    made: list[Order] = []
     real = Institute.train
 
-    def spied(self: Institute, start: State, steps: range) -> Trained:
-        made.append(steps)
-        return real(self, start, steps)
+    def spied(self: Institute, start: State, order: Order) -> Trained:
+        made.append(order)
+        return real(self, start, order)
 
     monkeypatch.setattr(Institute, "train", spied)
     run = Run([4, 4, 4], drop="2@2:2@3:1@3", local_steps=4)
     assert [tuple(done.taken) for done in run.rounds] == [(0, 1, 2), (0, 2), (2,), (0, 1, 2)]
-    assert [len(steps) for steps in made] == [4, 4, 4, 4, 2, 4, 2, 2, 4, 4, 4, 4]
-    assert [steps.start for steps in made] == [0] * 3 + [4] * 3 + [8] * 3 + [12] * 3
+    assert [len(order.batches) for order in made] == [4, 4, 4, 4, 2, 4, 2, 2, 4, 4, 4, 4]
+    assert [order.first for order in made] == [0] * 3 + [4] * 3 + [8] * 3 + [12] * 3
     assert run.seen.notes == (
         "Dropped out half-way, without an update: client-2 in rounds 2, 3; client-1 in round 3. The rounds went on "
         "with the others.",
@@ -239,12 +243,12 @@ def test_dropouts_come_as_often_as_they_are_asked_for() -> None:
 def spoiled(monkeypatch: pytest.MonkeyPatch, who: set[tuple[int, int]], value: float) -> None:
     """These clients' updates hold one such number in these rounds, both from 0."""
     real = Institute.train
-    order: dict[int, int] = {}
+    known: dict[int, int] = {}
 
-    def broken(self: Institute, start: State, steps: range) -> Trained:
-        trained = real(self, start, steps)
-        client = order.setdefault(id(self), len(order))
-        if (client, steps.start // 2) in who:
+    def broken(self: Institute, start: State, order: Order) -> Trained:
+        trained = real(self, start, order)
+        client = known.setdefault(id(self), len(known))
+        if (client, order.first // 2) in who:
             trained.update[next(iter(trained.update))].flatten()[0] = value
         return trained
 
