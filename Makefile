@@ -196,13 +196,24 @@ $(BOTH)/specialists/%/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(ALONE) --data synthetic:$* --set "outcome=$(LEVELS_$*)" --set clients=1 --set train=2500 \
 	  --set test=200 --set steps=313 --set prompting=no --out $(@D)
 
+# Both methods on the same respondents, and what clients can do about it.
+LEAK_split := --target split-llama
+LEAK_fedavg := --target fedavg
+LEAK_one-record := --target fedavg --set batch=1 --set local_steps=1 --set rounds=100
+LEAK_secure-aggregation := --target fedavg --defense secure-aggregation
+LEAK_top-k := --target fedavg --defense top-k:share=0.01
+LEAK_dp-sgd := --target fedavg --defense dp-sgd:clip=1 --eps 8
+LEAKS := split fedavg one-record secure-aggregation top-k dp-sgd
+$(BOTH)/leakage/%/audit.json: | $(VENV)/.installed
+	$(BIN)/privbench audit $(LEAK_$*) --set prompting=no --out $(@D) --exit-zero
+
 $(BOTH)/level.json: | $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python $(BOTH)/level.py $(@D)
 
 BOTH_SWEEPS := $(GRID_SWEEPS) $(foreach name,rates efficiency transfer,$(BOTH)/$(name)/split/sweep.json \
   $(BOTH)/$(name)/fedavg/sweep.json) $(BOTH)/generalist/sweep.json \
   $(foreach name,wellbeing campus sleep social,$(BOTH)/specialists/$(name)/sweep.json)
-$(BOTH)/README.md: $(BOTH_SWEEPS) $(BOTH)/level.json $(wildcard $(BOTH)/*.py)
+$(BOTH)/README.md: $(BOTH_SWEEPS) $(LEAKS:%=$(BOTH)/leakage/%/audit.json) $(BOTH)/level.json $(wildcard $(BOTH)/*.py)
 	$(BIN)/python $(BOTH)/page.py
 
 # The tiny base of split_llama, its tokenizer and its card: minutes on one core, the same files for the same versions.
