@@ -227,7 +227,7 @@ def test_a_claim_at_delta_0_has_no_finite_epsilon_beside_it(registry: Registry, 
     assert "delta 0" in site["reason"]
 
 
-FURTHER = ("inversion/bisr", "inversion/noise-aware-token")
+FURTHER = ("inversion/bisr", "inversion/embedding-columns", "inversion/noise-aware-token", "inversion/span")
 """Inversions for which a curious server of activations alone has too little."""
 
 
