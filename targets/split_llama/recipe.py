@@ -89,6 +89,11 @@ class Recipe:
             if f.type != "str" and not (math.isfinite(value) and (value > 0 or value == lowest)):
                 raise InputError(f"{f.name} must be a positive number{' or 0' if lowest == 0 else ''}, got {value!r}.")
         _ = self.shares
+        if self.clients > self.train:
+            raise InputError(
+                f"clients = {self.clients}, train = {self.train}: each client needs a respondent; use fewer clients or "
+                "more respondents."
+            )
         if self.surveys > 1:
             self._require_several()
 

@@ -135,7 +135,8 @@ def test_its_roles_and_adversaries(llama: str) -> None:
     target, asked, silent = FedAvg(), configured(llama, ASKED), configured(llama)
     assert list(target.roles(asked)) == ["audited", MEMBERS, *(f"{REFERENCE}{number}" for number in range(1, 5))]
     assert list(target.roles(silent)) == ["audited"]
-    labels = ["curious server", "curious outsider", "curious server with the candidates"]
+    holding = "curious server with the candidates"
+    labels = ["curious server", "curious outsider", holding, f"{holding} told of some members"]
     assert [threat.label for threat in target.threats(asked)] == labels
     assert [threat.label for threat in target.threats(silent)] == labels[:1]
     inputs = {"inputs": {"prior": True}}
@@ -337,7 +338,7 @@ def test_exit_codes_of_the_command_line(command_line: CommandLine, llama: str, t
     assert command_line("verify", out).returncode == 0
     cases = {
         ("clients=0",): "clients must be a positive number, got 0.",
-        ("clients=40",): "of 40 would hold no respondent",
+        ("clients=40",): "clients = 40, train = 36: each client needs a respondent",
         ("share=3:0:1",): "share 3:0:1: 3 clients need 3 positive numbers.",
         ("local_steps=0",): "local_steps must be a positive number, got 0.",
         ("drop=4@1",): "drop 4@1: give a number from 0 to below 1, or client@round",
