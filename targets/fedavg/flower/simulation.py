@@ -16,6 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import cast
 
+import ray
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.server.client_proxy import ClientProxy
@@ -62,6 +63,7 @@ def simulated(outfit: Outfit) -> Iterator[list[ClientProxy]]:
             thread.join(_GRACE_SECONDS)
             _marker(folder).unlink()
             thread.join()
+            ray.shutdown()  # Flower does, but not where Ray's start has failed
 
 
 def client_of(outfit: Outfit, folder: str, context: Context) -> FlowerClient:
@@ -143,5 +145,12 @@ class _Line:
 
     def _require_running(self) -> None:
         if self.ended.wait(_POLL_SECONDS):
-            why = f": {self.failed[0]}" if self.failed else ""
+            why = f" by {_first_cause(self.failed[0])}" if self.failed else ""
             raise RunFailedError(f"Flower's simulation has ended{why}; try runtime=own.")
+
+
+def _first_cause(error: BaseException) -> str:
+    """Flower raises errors of its own from what happened."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
