@@ -27,7 +27,6 @@ _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # listens on the loopback interface, as it does there, and not on all
     "RAY_worker_niceness": "0",  # 15 otherwise: on a busy machine clients would starve beside the server that waits
-    "RAY_raylet_start_wait_time_s": "600",  # 30 otherwise: too short there as well
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # says no to a warning
 }
 """Flower reads its own when it is imported, Ray when it starts: neither reports to its makers."""

@@ -29,7 +29,7 @@ from privbench.targets.fedavg.flower.server import introduced
 from privbench.workers import RunFailedError
 
 _POLL_SECONDS = 0.05
-_GRACE_SECONDS = 5.0
+_GRACE_SECONDS = 10.0
 
 
 @contextmanager
@@ -62,8 +62,8 @@ def simulated(outfit: Outfit) -> Iterator[list[ClientProxy]]:
             line.ended.set()
             thread.join(_GRACE_SECONDS)
             _marker(folder).unlink()
-            thread.join()
-            ray.shutdown()  # Flower does, but not where Ray's start has failed
+            thread.join(_GRACE_SECONDS)
+            ray.shutdown()  # Flower does, but not where Ray itself has failed
 
 
 def client_of(outfit: Outfit, folder: str, context: Context) -> FlowerClient:
