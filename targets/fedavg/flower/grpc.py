@@ -30,7 +30,7 @@ from privbench.targets.fedavg.flower.server import introduced
 from privbench.workers import RunFailedError, start
 
 _LOOPBACK = "127.0.0.1"
-_START_SECONDS = 300.0
+_START_SECONDS = 900.0
 _UNLIMITED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 _PR_SET_PDEATHSIG = 1
 

@@ -16,6 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import cast
 
+import ray
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.server.client_proxy import ClientProxy
@@ -28,7 +29,7 @@ from privbench.targets.fedavg.flower.server import introduced
 from privbench.workers import RunFailedError
 
 _POLL_SECONDS = 0.05
-_GRACE_SECONDS = 5.0
+_GRACE_SECONDS = 10.0
 
 
 @contextmanager
@@ -61,7 +62,8 @@ def simulated(outfit: Outfit) -> Iterator[list[ClientProxy]]:
             line.ended.set()
             thread.join(_GRACE_SECONDS)
             _marker(folder).unlink()
-            thread.join()
+            thread.join(_GRACE_SECONDS)
+            ray.shutdown()  # Flower does, but not where Ray itself has failed
 
 
 def client_of(outfit: Outfit, folder: str, context: Context) -> FlowerClient:
@@ -143,5 +145,12 @@ class _Line:
 
     def _require_running(self) -> None:
         if self.ended.wait(_POLL_SECONDS):
-            why = f": {self.failed[0]}" if self.failed else ""
+            why = f" by {_first_cause(self.failed[0])}" if self.failed else ""
             raise RunFailedError(f"Flower's simulation has ended{why}; try runtime=own.")
+
+
+def _first_cause(error: BaseException) -> str:
+    """Flower raises errors of its own from what happened."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
