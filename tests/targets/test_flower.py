@@ -194,7 +194,7 @@ def test_a_missing_extra_ends_an_audit_before_training(
     out = tmp_path / "out"
     done = command_line("audit", "--target", "fedavg", "--set", "runtime=flower-grpc", "--out", str(out))
     assert done.returncode == 2
-    assert "need ray; run pip install -e '.[flower]'" in done.stderr
+    assert "ray; run pip install -e '.[flower]'" in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
     assert not out.exists()
 

@@ -141,9 +141,10 @@ def test_both_targets_start_from_the_same(llama: str, monkeypatch: pytest.Monkey
     surveys = [survey.train[0].prompt[: survey.train[0].head] for survey in split.surveys]
     assert heads == [{surveys[client % 4]} for client in range(10)]
     assert there.transcript.metadata["questions"]["client-1"][0] == "age"
-    labels = here.secrets.array("labels/outcome")
+    labels = fed.natural(np.arange(len(fed.train)))["labels/outcome"]
     answers = [split.surveys[client % 4].options[label] for client, label in zip(split.holder, labels, strict=True)]
     assert tuple(answers) == split.said
+    assert len(here.secrets.array("labels/outcome")) == here.transcript.array("updates/client-1/shown").sum() == 4
 
 
 def weights(client: Any, server: Any) -> list[list[float]]:
