@@ -202,7 +202,7 @@ LEAK_fedavg := --target fedavg
 LEAK_one-record := --target fedavg --set batch=1 --set local_steps=1 --set rounds=100
 LEAK_secure-aggregation := --target fedavg --defense secure-aggregation
 LEAK_top-k := --target fedavg --defense top-k:share=0.01
-LEAK_dp-sgd := --target fedavg --defense dp-sgd:clip=1 --eps 8
+LEAK_dp-sgd := --target fedavg --defense dp-sgd:clip=1 --eps 2
 LEAKS := split fedavg one-record secure-aggregation top-k dp-sgd
 $(BOTH)/leakage/%/audit.json: | $(VENV)/.installed
 	$(BIN)/privbench audit $(LEAK_$*) --set prompting=no --out $(@D) --exit-zero

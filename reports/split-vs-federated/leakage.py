@@ -16,7 +16,7 @@ SYSTEMS: Mapping[str, str] = {
     "one-record": "FedAvg, one respondent a round",
     "secure-aggregation": "FedAvg, secure aggregation",
     "top-k": "FedAvg, 1% of the numbers",
-    "dp-sgd": "FedAvg, DP-SGD at eps 8",
+    "dp-sgd": "FedAvg, DP-SGD at eps 2",
 }
 """Folder and name of each audit."""
 
