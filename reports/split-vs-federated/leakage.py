@@ -26,6 +26,9 @@ def leakage(folder: Path) -> Iterator[str]:
     yield "| system | who | of a respondent's answers | one reply for all | trained on? best AUC | accuracy |"
     yield "|---|---|---|---|---|---|"
     for name, system in SYSTEMS.items():
+        if name not in audits(folder):
+            yield f"| {system} | not run yet | – | – | – | – |"
+            continue
         audit = record.read(folder / name)
         read, told = best(audit, ANSWERS), best(audit, AUC)
         useful = next(item for item in audit.utility if item["metric"] == "accuracy")
@@ -34,6 +37,11 @@ def leakage(folder: Path) -> Iterator[str]:
             f"| {'–' if read is None or read.baseline is None else number(read.baseline)} | {shown(told)} "
             f"| {number(useful['value'])} ({number(useful['baseline'])}) |"
         )
+
+
+def audits(folder: Path) -> list[str]:
+    """Of `SYSTEMS` those that are there."""
+    return [name for name in SYSTEMS if (folder / name / record.AUDIT_FILE).exists()]
 
 
 def best(audit: Audit, metric: str) -> Finding | None:
@@ -51,7 +59,8 @@ def shown(finding: Finding | None) -> str:
 
 def verdicts(folder: Path) -> Iterator[str]:
     """What bounds say of membership, where one speaks."""
-    for name, system in SYSTEMS.items():
+    for name in audits(folder):
+        system = SYSTEMS[name]
         judged = [item for item in record.read(folder / name).findings if item.role == "confirmatory"]
         for verdict in sorted({item.verdict for item in judged}):
             yield f"- {system}: {sum(item.verdict == verdict for item in judged)} of {len(judged)} checks {verdict}"

@@ -202,10 +202,15 @@ class FedConfig(LlamaConfig):
             "model": self.model.partition(":")[0],
             "tuning": asdict(self.tuning),
             "defense": self.defense_spec,
-            "eps": "inf" if self.defense is None else self.eps,
-            "delta": self.delta,
-            "multiplier": getattr(self.defense, "noise", None),
+            **self._promised,
         }
+
+    @property
+    def _promised(self) -> dict[str, Any]:
+        """Of the record: without a defence nothing is accounted for, at no delta."""
+        if self.defense is None:
+            return {"eps": "inf"}
+        return {"eps": self.eps, "delta": self.delta, "multiplier": getattr(self.defense, "noise", None)}
 
 
 def resolve(options: AuditOptions, registry: Registry) -> FedConfig:
