@@ -141,9 +141,9 @@ class UpdateDefense(DefenseBase):
         """What the server adds to its state in place of the mean [P] of so many clients' updates: itself."""
         return mean
 
-    @abstractmethod
     def mechanism(self) -> Mechanism:
-        """What the defence says it does at every client, in the words that bounds understand."""
+        """What the defence says it does at every client, in the words that bounds understand: nothing of that kind."""
+        return Mechanism(Channel.UPDATES, "*", "none")
 
     def claim(self, course: Course, delta: float) -> Claim | None:
         """What one client's whole course is accounted for about one of its records; None where nothing is promised."""

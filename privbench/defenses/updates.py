@@ -130,9 +130,6 @@ class SecureAggregation(UpdateDefense):
         "heuristic",
     )
 
-    def mechanism(self) -> Mechanism:
-        return Mechanism(Channel.UPDATES, "*", "none")
-
 
 @dataclass(frozen=True)
 class TopK(Numbers, UpdateDefense):
@@ -159,9 +156,6 @@ class TopK(Numbers, UpdateDefense):
     def sent(self, update: Tensor, generator: torch.Generator) -> Tensor:
         kept = torch.topk(update.abs(), math.ceil(self.share * len(update))).indices
         return torch.zeros_like(update).index_put((kept,), update[kept])
-
-    def mechanism(self) -> Mechanism:
-        return Mechanism(Channel.UPDATES, "*", "none")
 
 
 @dataclass(frozen=True)
@@ -197,6 +191,3 @@ class Quantisation(Numbers, UpdateDefense):
         up = torch.rand(update.shape, generator=generator, dtype=torch.float64) < place - place.floor()
         sent: Tensor = (place.floor() + up) * step - largest
         return sent.to(update.dtype)
-
-    def mechanism(self) -> Mechanism:
-        return Mechanism(Channel.UPDATES, "*", "none")

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.data.catalogue import without_folders
-from privbench.data.surveys.splits import parts, portions
+from privbench.data.surveys.splits import portions
 from privbench.defenses.base import Course, UpdateDefense, build_defense
 from privbench.errors import InputError, unknown
 from privbench.mechanism import Claim
@@ -160,7 +160,7 @@ class FedConfig(LlamaConfig):
         """
         tuning = self.tuning
         if self.promises:
-            held = [math.ceil(tuning.train * part - 1e-9) for part in parts(tuning.shares, tuning.clients)]
+            held = tuning.most_held
         return max(tuning.reference_rounds, tuning.one_pass(held))
 
     def claim(self, rounds: int) -> Claim | None:
@@ -242,7 +242,7 @@ def _defense(spec: str, eps: float | None, registry: Registry, tuning: FedTuning
         return None
     if tuning.runtime != "own":
         raise InputError(f"{spec} is not there under Flower yet: leave runtime={tuning.runtime} out, or --defense.")
-    found = build_defense(spec, registry, UpdateDefense, NAME)  # type: ignore[type-abstract]
+    found = build_defense(spec, registry, UpdateDefense, NAME)
     if found.summed and tuning.each < 2:
         raise InputError(
             f"{spec} needs two clients or more in a round, and {tuning.each} of {tuning.clients} is drawn: the sum "

@@ -217,11 +217,10 @@ def federate(
     protection = Protection.of(defense, len(shards), rng)
     feeds = [shard.batches(tuning.batch, rng) for shard in shards]
     weights = tuning.weights([len(shard.samples) for shard in shards], defense)
-    each = max(round(tuning.fraction * len(shards)), 1)
     with gathered(model, shards, tuning, rounds, protection.guards) as clients:
         for number in range(rounds):
             start, orders = state(model), dict[int, Order]()
-            for client in sorted(sampling.choice(len(shards), each, replace=False).tolist()):
+            for client in sorted(sampling.choice(len(shards), tuning.each, replace=False).tolist()):
                 sends, local = not leaves[number, client], tuning.local[client]
                 batches = tuple(rows for rows, _ in islice(feeds[client], local if sends else local // 2))
                 orders[client] = Order(number * local, batches, sends)

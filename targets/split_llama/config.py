@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, cast, get_args
 
 from privbench.data.catalogue import without_folders
-from privbench.data.surveys.splits import parts
 from privbench.defenses.base import CutDefense, build_defense
 from privbench.errors import InputError, unknown
 from privbench.options import AuditOptions
@@ -187,5 +186,4 @@ def _tuning(model: str, settings: Mapping[str, str]) -> Tuning:
     tuning = read_recipe(Tuning, model, settings, _PRETRAINED, "split-llama")
     if tuning.steps:
         return tuning
-    held = [math.ceil(tuning.train * part - 1e-9) for part in parts(tuning.shares, tuning.clients)]
-    return replace(tuning, steps=tuning.one_pass(held))
+    return replace(tuning, steps=tuning.one_pass(tuning.most_held))

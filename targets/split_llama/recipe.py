@@ -129,6 +129,11 @@ class Recipe:
         """What each client holds of all training respondents, as a part of 1."""
         return tuple(parts(self.shares, self.clients))
 
+    @property
+    def most_held(self) -> list[int]:
+        """How many training respondents each client holds, rounded up."""
+        return [math.ceil(self.train * part - 1e-9) for part in self.parts_held]
+
     def senders(self) -> Iterator[int]:
         """Whose turn it is, without end: one client after the other, or each as often as it holds respondents.
 

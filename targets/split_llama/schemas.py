@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from privbench.data.catalogue import INVENTED, invented
-from privbench.data.surveys.splits import Share, parts, portions
+from privbench.data.surveys.splits import Share, portions
 from privbench.data.surveys.synthetic import SURVEYS
 from privbench.errors import InputError, unknown
 from privbench.targets.split_llama.recipe import Recipe
@@ -38,7 +38,7 @@ def parts_of(data: str, tuning: Recipe) -> tuple[Part, ...]:
         whole = tuple(range(tuning.clients))
         return (Part(data, tuning.outcome, whole, tuning.train, tuning.validation, tuning.test, tuning.shares),)
     names = _from(data.partition(":")[2])[: tuning.surveys]
-    shares = parts(tuning.shares, tuning.clients)
+    shares = tuning.parts_held
     holders = [tuple(range(number, tuning.clients, tuning.surveys)) for number in range(tuning.surveys)]
     weights = [math.fsum(shares[client] for client in clients) for clients in holders]
     held = portions(tuning.train, shares).tolist()

@@ -65,14 +65,13 @@ class SplitLlama(Target):
         """Of typical samples: how long they are is known only once they are read. About membership: what was received,
         and what the base makes of the pool, about half of which was sent, and of the test respondents.
         """
-        from privbench.data.surveys.splits import parts
         from privbench.targets.split_llama import models, tape
         from privbench.targets.split_llama.cost import TYPICAL_LENGTH
         from privbench.targets.split_llama.system import WATCHED
         from privbench.targets.split_llama.tune import passes_of
 
         shape, tuning = models.shape_of(config.model), config.tuning
-        held = max(round(tuning.train * parts(tuning.shares, tuning.clients)[WATCHED]), 1)
+        held = max(round(tuning.train * tuning.parts_held[WATCHED]), 1)
         passes = max(passes_of(tuning, WATCHED, held), 1)
         recorded = min(tuning.record or held, held)
         # Where coins are guessed the base's head may lie beside its table, and the clean run records the table again.

@@ -6,6 +6,7 @@ import importlib.util
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,7 @@ def test_who_fails_is_lost_and_nobody_left_is_an_error(direct: threading.Event) 
     assert faulty.seen.missed == {f"client-{number}": {"lost": [1, 2]} for number in (3, 4)}
     assert "Lost, since what ran the client failed or ended: client-3 in rounds 1, 2" in faulty.seen.notes[0]
     alone = Faulty("fail", "fail")
-    alone.shards = alone.shards[2:]
+    alone.shards, alone.tuning = alone.shards[2:], replace(alone.tuning, clients=2)
     with pytest.raises(RunFailedError, match="every client of a round is lost under Flower, the first one by ValueErr"):
         alone.ran()
 
