@@ -20,8 +20,11 @@ _HEAD, _LABELS = "public/head", "public/labels/"
 _TOKENS, _MADE = "public/tokens", "public/activations"
 _TRIED = 64
 """Public texts that are run through the public layers, beside the longest."""
-_ROUNDING = 0.03
-"""What bfloat16 in a recording may move activations by, as a share of their norm."""
+_ROUNDINGS, _COMPUTING = 12, 1e-3
+"""By what activations may be off, as a share of their norm: so many times the rounding of the coarsest type of what is
+recorded (layers carry on what rounding did to their weights), and what another order of sums does in any case."""
+_STEPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""From 1 to the next number."""
 
 
 def require_public(transcript: Transcript) -> None:
@@ -105,6 +108,7 @@ def _require_made(transcript: Transcript, trunk: PublicTrunk, table: npt.NDArray
             f"{transcript.where}: '{_MADE}' and '{_TOKENS}' are not of rows of '{TABLE}' {list(table.shape)}, over "
             "which the public layers stand; record those of the same base."
         )
+    allowed = _rounding(transcript)
     lengths = (tokens >= 0).sum(axis=1)
     spread = np.linspace(0, len(tokens) - 1, min(_TRIED, len(tokens))).astype(int)
     for row in dict.fromkeys([int(lengths.argmax()), *spread.tolist()]):
@@ -117,12 +121,18 @@ def _require_made(transcript: Transcript, trunk: PublicTrunk, table: npt.NDArray
             found = trunk(entering, torch.arange(length)[None], visible)[0].numpy()
         recorded = np.asarray(made[row]).astype(np.float32)[there]
         off = float(np.linalg.norm(found - recorded) / np.linalg.norm(recorded))
-        if not off < _ROUNDING:
+        if not off < allowed:
             raise InputError(
                 f"{transcript.where}: the public layers make of text {row} of '{_TOKENS}' what is {off:.2g} of its "
-                f"norm away from '{_MADE}', and {_ROUNDING:g} is allowed for rounding; record both of one base, in one "
+                f"norm away from '{_MADE}', and {allowed:.2g} is allowed for rounding; record both of one base, in one "
                 "order of texts, and 'public/trunk/rotary' of one head."
             )
+
+
+def _rounding(transcript: Transcript) -> float:
+    """What rounding may move what is public by: of bfloat16 0.1, of float16 0.012, of float32 0.001."""
+    kinds = {array.dtype.name for name, array in transcript.arrays.items() if name.startswith("public/")}
+    return max(_COMPUTING, _ROUNDINGS * max(_STEPS.get(kind, 0.0) for kind in kinds))
 
 
 def matrix(transcript: Transcript, name: str) -> Blocks | None:

@@ -124,6 +124,16 @@ def test_layers_that_make_what_is_recorded_are_read(kind: str) -> None:
     require_public(Transcript(sent))
 
 
+@pytest.mark.parametrize(("kind", "moved"), [("float32", 0.002), ("float16", 0.03), ("bfloat16", 0.2)])
+def test_what_no_rounding_of_a_type_does_is_refused(kind: str, moved: float) -> None:
+    sent: Arrays = {}
+    based(sent, rotary=8)
+    sent["public/activations"] = sent["public/activations"] * np.float32(1 + moved)
+    sent[TABLE] = sent[TABLE].astype(RELEASE_TYPES[kind])
+    with pytest.raises(InputError, match=r"the public layers make of text 0 of 'public/tokens' what is .* away from"):
+        require_public(Transcript(sent))
+
+
 @pytest.mark.parametrize("rotary", [4, 16])
 def test_angles_for_heads_of_another_width_are_refused(rotary: int) -> None:
     """Eight heads of 4 or two of 16 have as many rows: what is made of a public text tells."""

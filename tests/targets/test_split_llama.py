@@ -446,7 +446,7 @@ def test_bad_models_are_one_line(
         ("synthetic", ("outcome=sought halp",), ("'sought halp'", "sought help")),
         ("synthetic", ("k=2",), ("k = 2", "0 to 1")),
         ("synthetic", ("steps=3",), ("client 1 sends 1 batches of 4", "12 respondents")),
-        ("synthetic", ("train=2",), ("client 2 of 3 would hold no respondent",)),
+        ("synthetic", ("train=2",), ("clients = 3, train = 2", "each client needs a respondent")),
     ],
 )
 def test_bad_data_is_one_line(
