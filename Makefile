@@ -143,7 +143,8 @@ NO_PROMPTS := --set prompting=no
 MANY := --set train=2000
 SPLIT_SWEEP := sweep --target split-llama --attacks inversion/nearest-token --set steps=500 --set record=40 \
   --set public=0 --set prior=no $(BOTH_SWEEP)
-FED_SWEEP := sweep --target fedavg --attacks membership/update-cosine --set rounds=10 --set warmup=2 $(BOTH_SWEEP)
+FED_SWEEP := sweep --target fedavg --attacks inversion/embedding-columns --set warmup=2 $(BOTH_SWEEP)
+TEN := --set rounds=10
 GRID := --set share=even,power,one-large --seeds 5 $(NO_PROMPTS) $(MANY)
 LEVELS_homogeneous := exhaustion
 LEVELS_moderate := exhaustion:low mood
@@ -156,13 +157,18 @@ $(BOTH)/grid/%/split/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(SPLIT_SWEEP) $(GRID) --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
 
 $(BOTH)/grid/%/fedavg/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(FED_SWEEP) $(GRID) --set rate=8e-3 --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
+	$(BIN)/privbench $(FED_SWEEP) $(TEN) $(GRID) --set rate=8e-3 --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
 
 $(BOTH)/rates/split/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(SPLIT_SWEEP) --set rate=2e-3,4e-3,8e-3 --set outcome=exhaustion --seed 100 $(NO_PROMPTS) $(MANY) --out $(@D)
 
 $(BOTH)/rates/fedavg/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(FED_SWEEP) --set rate=4e-3,8e-3,1.6e-2 --set outcome=exhaustion --seed 100 $(NO_PROMPTS) $(MANY) --out $(@D)
+	$(BIN)/privbench $(FED_SWEEP) $(TEN) --set rate=4e-3,8e-3,1.6e-2 --set outcome=exhaustion --seed 100 $(NO_PROMPTS) $(MANY) --out $(@D)
+
+# With more rounds than split learning's budget: what is missing is steps in a row.
+$(BOTH)/rounds/fedavg/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(FED_SWEEP) --set rounds=20,40 --set rate=8e-3 --set share=even --set schema=moderate \
+	  --set "outcome=$(LEVELS_moderate)" --seeds 5 $(NO_PROMPTS) $(MANY) --out $(@D)
 
 # From few respondents to many, with as many steps.
 EFFICIENCY := --set train=100,250,500,1000,2000 --set outcome=exhaustion --seeds 3 $(NO_PROMPTS)
@@ -170,7 +176,7 @@ $(BOTH)/efficiency/split/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(SPLIT_SWEEP) $(EFFICIENCY) --out $(@D)
 
 $(BOTH)/efficiency/fedavg/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(FED_SWEEP) $(EFFICIENCY) --set rate=8e-3 --out $(@D)
+	$(BIN)/privbench $(FED_SWEEP) $(TEN) $(EFFICIENCY) --set rate=8e-3 --out $(@D)
 
 # Asked about a survey that no client holds.
 UNSEEN := $(MANY) --set schema=moderate --set "outcome=$(LEVELS_moderate)" --set shots=0 --seeds 3 \
@@ -179,7 +185,7 @@ $(BOTH)/transfer/split/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(SPLIT_SWEEP) $(UNSEEN) --out $(@D)
 
 $(BOTH)/transfer/fedavg/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(FED_SWEEP) $(UNSEEN) --set rate=8e-3 --out $(@D)
+	$(BIN)/privbench $(FED_SWEEP) $(TEN) $(UNSEEN) --set rate=8e-3 --out $(@D)
 
 # 10,000 respondents of four surveys, each seen once, beside one institute alone with its 2,500.
 ALONE := sweep --target split-llama --attacks inversion/nearest-token --set record=40 --set public=0 --set prior=no \
@@ -210,10 +216,14 @@ $(BOTH)/leakage/%/audit.json: | $(VENV)/.installed
 $(BOTH)/level.json: | $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python $(BOTH)/level.py $(@D)
 
-BOTH_SWEEPS := $(GRID_SWEEPS) $(foreach name,rates efficiency transfer,$(BOTH)/$(name)/split/sweep.json \
+$(BOTH)/cost.json: | $(VENV)/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python $(BOTH)/cost.py $(@D)
+
+BOTH_SWEEPS := $(GRID_SWEEPS) $(BOTH)/rounds/fedavg/sweep.json $(foreach name,rates efficiency transfer,$(BOTH)/$(name)/split/sweep.json \
   $(BOTH)/$(name)/fedavg/sweep.json) $(BOTH)/generalist/sweep.json \
   $(foreach name,wellbeing campus sleep social,$(BOTH)/specialists/$(name)/sweep.json)
-$(BOTH)/README.md: $(BOTH_SWEEPS) $(LEAKS:%=$(BOTH)/leakage/%/audit.json) $(BOTH)/level.json $(wildcard $(BOTH)/*.py)
+$(BOTH)/README.md: $(BOTH_SWEEPS) $(LEAKS:%=$(BOTH)/leakage/%/audit.json) $(BOTH)/level.json \
+    $(BOTH)/cost.json $(wildcard $(BOTH)/*.py)
 	$(BIN)/python $(BOTH)/page.py
 
 # The tiny base of split_llama, its tokenizer and its card: minutes on one core, the same files for the same versions.

@@ -1,4 +1,4 @@
-"""Beside the grid: from few respondents to many, of a survey left out, and one model for four surveys."""
+"""Beside the grid: more rounds, from few respondents to many, of a survey left out, and one model for four surveys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from grid import ACCURACY, FEDAVG, SPLIT
+from grid import ACCURACY, ANLS, FEDAVG, KAPPA, SPLIT
 
 from privbench.report.sweep_utility import over_runs
 from privbench.report.words import number
@@ -35,6 +35,24 @@ def efficiency(folder: Path) -> Iterator[str]:
         beside = _baselines(found[SPLIT], ("logistic regression",))
         shown = " | ".join(over_runs([item["value"] for item in found[method]], share=True) for method in METHODS)
         yield f"| {int(count):,} | {' | '.join(beside)} | {shown} |"
+
+
+def more_rounds(folder: Path) -> Iterator[str]:
+    """FedAvg by rounds beside split learning, on one cell of the grid."""
+    cell = folder / "grid" / "moderate"
+    split, ten = (
+        [row for row in read_sweep(cell / method).rows if row.settings["share"] == "even"] for method in METHODS
+    )
+    rows = {"split learning": split, "FedAvg, 10 rounds": ten}
+    for count, found in _by(read_sweep(folder / "rounds" / FEDAVG).rows, "rounds").items():
+        rows[f"FedAvg, {count} rounds"] = found
+    metrics = (ANLS, ACCURACY, KAPPA)
+    yield f"| | {' | '.join(metrics)} |"
+    yield f"|{'---|' * (len(metrics) + 1)}"
+    for name, found in rows.items():
+        values = ((metric, [item["value"] for item in _items(found, None, metric)]) for metric in metrics)
+        shown = (over_runs(items, share=metric != KAPPA) for metric, items in values)
+        yield f"| {name} | {' | '.join(shown)} |"
 
 
 def transfer(folder: Path) -> Iterator[str]:
@@ -71,10 +89,10 @@ def _by(rows: Sequence[Row], setting: str) -> dict[str, list[Row]]:
     return found
 
 
-def _items(rows: Sequence[Row], task: str | None) -> Items:
-    """Accuracy of this task in every row, or of the first that it lists."""
+def _items(rows: Sequence[Row], task: str | None, metric: str = ACCURACY) -> Items:
+    """A metric of this task in every row, or of the first that it lists."""
     wanted = [(row, row.utility[0]["task"] if task is None else task) for row in rows]
-    return [item for row, name in wanted for item in row.utility if item["task"] == name and item["metric"] == ACCURACY]
+    return [item for row, name in wanted for item in row.utility if item["task"] == name and item["metric"] == metric]
 
 
 def _baselines(found: Items, others: Sequence[str]) -> list[str]:

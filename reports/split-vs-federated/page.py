@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+from cost import STEPS
+from cost import table as table_of_costs
 from figure import draw
 from grid import (
     ACCURACY,
@@ -26,7 +28,7 @@ from grid import (
     read_rows,
 )
 from leakage import leakage, verdicts
-from learning import efficiency, generalist, transfer
+from learning import efficiency, generalist, more_rounds, transfer
 from scipy import stats
 
 from privbench.errors import RecordError
@@ -156,9 +158,7 @@ def main() -> None:
         "",
         "![Differences by cell](figure.svg)",
         "",
-        "Repeated by `make reports` (`page.py` writes this page from the sweeps in `grid/` and from `level.json`). The",
-        "records of FedAvg in `grid/` and `rates/` are older than the words for a server that sees sums:",
-        "`privbench verify` says that their adversary is described otherwise, and nothing else.",
+        "Repeated by `make reports`: `page.py` writes this page from the records that stand beside it.",
         "",
         "## What does each party learn about one respondent?",
         "",
@@ -176,7 +176,7 @@ def main() -> None:
         "all four invented surveys, with 10% each, by a power law, or 60% at one of them, and take turns as often as",
         "they hold respondents. Both methods make 500 batches of 8, from the same initial weights on the same shards:",
         "split learning 500 steps in turn, FedAvg 10 rounds of 5 steps on average at each client. That is as much",
-        "computing, not as many steps in a row: what is shown is at this budget; more rounds may bring FedAvg further.",
+        "computing, not as many steps in a row: what is shown is at this budget. What more rounds bring stands below.",
         "",
         "Five seeds: each draws respondents, shards, weights and test respondents anew, for both methods alike.",
         "Intervals: 95%, Student's t over the seeds' differences; p-values are corrected by Holm over the nine cells",
@@ -193,6 +193,22 @@ def main() -> None:
         "at that rate, the best of three, tried with another seed than the grid's (homogeneous, even):",
         "",
         *rates(),
+        "",
+        "### More rounds",
+        "",
+        "FedAvg makes 50 steps in a row where split learning makes 500. With more rounds it makes more, for as many",
+        "times the computing and the bytes (moderate, even; five seeds, those of the grid):",
+        "",
+        *made(more_rounds, FOLDER),
+        "",
+        "## What does it cost a client?",
+        "",
+        f"A whole training of the grid, at one of ten clients with equal shares: {STEPS} steps of a batch of 8 either",
+        "way, at 280 tokens a respondent (512 for the larger model, bfloat16, where nothing was run). FLOPs, bytes and",
+        "memory by closed form, in brackets the peak that was measured; seconds at the client by the median step on",
+        "one thread. Adding up updates is left out.",
+        "",
+        *table_of_costs(FOLDER),
         "",
         "## Few respondents, and many",
         "",
