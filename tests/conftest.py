@@ -10,10 +10,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
+import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
@@ -22,9 +24,8 @@ from filelock import FileLock
 
 from privbench.cli.main import run
 from privbench.options import AuditOptions
-from privbench.record import AUDIT_FILE, Audit, Finding, read, read_scores, write
+from privbench.record import Audit, Finding, read, read_scores
 from privbench.registry import Registry, default_registry
-from privbench.report.pages import PAGES, render
 from privbench.runner import AuditResult, run_audit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,16 +56,41 @@ def registry() -> Registry:
     return default_registry()
 
 
+@dataclass(frozen=True)
+class Done:
+    """How a command line ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def privbench(*arguments: str) -> Done:
+    """The command line in a process of its own."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "privbench", *arguments], check=False, capture_output=True, text=True, timeout=600
+    )
+    return Done(ran.returncode, ran.stdout, ran.stderr)
+
+
 @pytest.fixture(scope="session")
-def small_record(registry: Registry, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of every attack: made once, by whichever of pytest-xdist's processes asks first."""
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
+    """An audit of every attack by the command line: made once, by whichever of pytest-xdist's processes asks first."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "small-record"
+    said = folder.with_suffix(".said.json")
     with FileLock(f"{folder}.lock"):
-        if not (folder / AUDIT_FILE).is_file():
-            made = run_audit(AuditOptions("prism", eps=0.5, settings=SMALL), registry, parallel=1)
-            write(made.audit, made.scores, render(made.audit, PAGES), folder)
-    return folder
+        if not said.is_file():
+            settings = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
+            asked = ("--target", "prism", *settings, "--eps", "0.5", "--jobs", "2", "--out", str(folder))
+            done = privbench("audit", *asked)
+            said.write_text(json.dumps(asdict(done)), encoding="utf-8")
+    return Done(**json.loads(said.read_text(encoding="utf-8"))), folder
+
+
+@pytest.fixture(scope="session")
+def small_record(small_run: tuple[Done, Path]) -> Path:
+    return small_run[1]
 
 
 @pytest.fixture(scope="session")
@@ -88,15 +114,6 @@ def surveyed() -> Mapping[str, AuditResult]:
         kind: run_audit(AuditOptions("surveyed", settings=settings), surveys.registry())
         for kind, settings in kinds.items()
     }
-
-
-@dataclass(frozen=True)
-class Done:
-    """How a command line ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
 
 
 CommandLine = Callable[..., Done]

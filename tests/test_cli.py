@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +16,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import SMALL, CommandLine
+from conftest import SMALL, CommandLine, Done, privbench
 
+from privbench.options import AuditOptions
 from privbench.record import read
 from privbench.recording import Transcript
-from privbench.registry import default_registry
-from privbench.runner import AuditResult
+from privbench.registry import Registry, default_registry
+from privbench.runner import run_audit
 
 SETTINGS = [item for key, value in SMALL.items() for item in ("--set", f"{key}={value}")]
 AUDIT = ["audit", "--target", "prism", *SETTINGS]
@@ -28,27 +30,8 @@ LABELS = [*AUDIT, "--attacks", "label", "--eps", "0.5", "--jobs", "1"]
 LLAMA = ["audit", "--target", "split-llama"]
 
 
-def privbench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "privbench", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
-@pytest.fixture(scope="module")
-def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """Of every attack."""
-    out = tmp_path_factory.mktemp("cli") / "record"
-    return privbench(*AUDIT, "--eps", "0.5", "--jobs", "2", "--out", str(out)), out
-
-
-def test_an_audit_prints_the_report_and_writes_the_record(
-    audited: tuple[subprocess.CompletedProcess[str], Path],
-) -> None:
-    done, out = audited
+def test_an_audit_prints_the_report_and_writes_the_record(small_run: tuple[Done, Path]) -> None:
+    done, out = small_run
     assert done.returncode in (0, 1), done.stderr
     # The disk need, and no progress where stderr is no terminal.
     assert re.fullmatch(r"privbench: the recordings take about \d+ MB in \S+ \(\d+ GB free\)\.\n", done.stderr)
@@ -70,26 +53,26 @@ def test_an_audit_prints_the_report_and_writes_the_record(
     ]
 
 
-def test_two_runs_agree_byte_for_byte(
-    audited: tuple[subprocess.CompletedProcess[str], Path], small_audit: AuditResult
-) -> None:
+@pytest.mark.slow
+def test_two_runs_agree_byte_for_byte(small_record: Path, registry: Registry) -> None:
     """Side by side in processes of their own, and one after the other in this one."""
-    audits = (small_audit.audit, read(audited[1]))
+    again = run_audit(AuditOptions("prism", eps=0.5, settings=SMALL), registry, parallel=1)
+    audits = (again.audit, read(small_record))
     first, second = (json.dumps([asdict(finding) for finding in item.findings], sort_keys=True) for item in audits)
     assert first == second
     assert audits[0].scores_sha256 == audits[1].scores_sha256
 
 
-def test_gate_repeats_the_audits_exit_code(audited: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    done, out = audited
+def test_gate_repeats_the_audits_exit_code(small_run: tuple[Done, Path]) -> None:
+    done, out = small_run
     gated = privbench("gate", str(out))
     assert gated.returncode == done.returncode
     assert privbench("gate", str(out / "audit.json")).returncode == done.returncode
     assert gated.stdout.strip()
 
 
-def test_report_renders_the_same_pages_again(audited: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    _, out = audited
+def test_report_renders_the_same_pages_again(small_record: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(small_record, tmp_path / "record")
     before = {name: (out / name).read_bytes() for name in ("audit.html", "audit.md", "audit.json")}
     (out / "audit.html").unlink()
     assert privbench("report", str(out)).returncode == 0
