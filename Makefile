@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 EPS ?= 0.5
 OUT ?= out/prism
 
-.PHONY: audit test test-all check bench reports grid pretrain clean smollm2 updates
+.PHONY: audit test test-all check bench reports split-vs-federated grid pretrain clean smollm2 updates
 
 audit: $(VENV)/.installed
 	$(BIN)/privbench audit --target prism --eps $(EPS) --out $(OUT) --exit-zero
@@ -136,7 +136,10 @@ $(LLAMA)/cost.json: | $(VENV)/.installed
 $(LLAMA)/README.md: $(LLAMA)/learning/sweep.json $(LLAMA)/smollm2/sweep.json $(LLAMA)/cost.json $(LLAMA)/page.py
 	$(BIN)/python $(LLAMA)/page.py
 
-# Split learning and federated averaging, cell by cell; `make grid` makes the grid alone. Killed, each goes on.
+# Split learning and federated averaging: grid, leakage, cost, page; `make grid` makes the grid alone. Killed, each
+# goes on.
+split-vs-federated: $(BOTH)/README.md
+
 BOTH_SWEEP := --set clients=10 --set validation=250 --set test=500 --set members=no \
   --set turns=sized --exit-zero
 NO_PROMPTS := --set prompting=no

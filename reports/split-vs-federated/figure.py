@@ -31,6 +31,7 @@ def draw(grids: Mapping[str, Grid], folder: Path) -> None:
             axes.set_title(metric, fontsize=10)
             axes.spines[["top", "right", "left"]].set_visible(False)
             axes.tick_params(axis="y", length=0)
+            axes.locator_params(axis="x", nbins=4)
         panels[0].set_yticks(range(len(grid)), [", ".join(where) for where in grid])
         panels[0].invert_yaxis()
         figure.supxlabel(

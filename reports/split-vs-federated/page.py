@@ -1,4 +1,4 @@
-"""Write README.md and its figure from the sweeps and audits that stand beside it. `make reports`."""
+"""Write README.md and its figure from the sweeps and audits that stand beside it. `make split-vs-federated`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REPORTED: Mapping[tuple[str, str], tuple[float, float]] = {("homogeneous", "one-
 REPORTED_MEAN, REPORTED_AHEAD = (0.708, 0.687), 8
 CHOSEN: Mapping[str, float] = {SPLIT: 4e-3, FEDAVG: 8e-3}
 """Rate of each method in the grid."""
-NOT_RUN = "**Not run yet**: `make reports` makes it."
+NOT_RUN = "**Not run yet**: `make split-vs-federated` makes it."
 SMALL = 0.001
 CELLS, SEEDS, GRIDS = len(SCHEMAS) * len(SHARES), 5, 200
 
@@ -158,7 +158,7 @@ def main() -> None:
         "",
         "![Differences by cell](figure.svg)",
         "",
-        "Repeated by `make reports`: `page.py` writes this page from the records that stand beside it.",
+        "Repeated by `make split-vs-federated`: `page.py` writes this page from the records that stand beside it.",
         "",
         "## What does each party learn about one respondent?",
         "",
