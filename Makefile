@@ -148,6 +148,8 @@ SPLIT_SWEEP := sweep --target split-llama --attacks inversion/nearest-token --se
   --set public=0 --set prior=no $(BOTH_SWEEP)
 FED_SWEEP := sweep --target fedavg --attacks inversion/embedding-columns --set warmup=2 $(BOTH_SWEEP)
 TEN := --set rounds=10
+SPLIT_RATE := --set rate=1e-3
+FED_RATE := --set rate=8e-3
 GRID := --set share=even,power,one-large --seeds 5 $(NO_PROMPTS) $(MANY)
 LEVELS_homogeneous := exhaustion
 LEVELS_moderate := exhaustion:low mood
@@ -157,38 +159,38 @@ GRID_SWEEPS := $(foreach method,split fedavg,$(SCHEMAS:%=$(BOTH)/grid/%/$(method
 grid: $(GRID_SWEEPS)
 
 $(BOTH)/grid/%/split/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(SPLIT_SWEEP) $(GRID) --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
+	$(BIN)/privbench $(SPLIT_SWEEP) $(GRID) $(SPLIT_RATE) --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
 
 $(BOTH)/grid/%/fedavg/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(FED_SWEEP) $(TEN) $(GRID) --set rate=8e-3 --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
+	$(BIN)/privbench $(FED_SWEEP) $(TEN) $(GRID) $(FED_RATE) --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
 
 $(BOTH)/rates/split/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(SPLIT_SWEEP) --set rate=2e-3,4e-3,8e-3 --set outcome=exhaustion --seed 100 $(NO_PROMPTS) $(MANY) --out $(@D)
+	$(BIN)/privbench $(SPLIT_SWEEP) --set rate=5e-4,1e-3,2e-3,4e-3,8e-3 --set outcome=exhaustion --seed 100 $(NO_PROMPTS) $(MANY) --out $(@D)
 
 $(BOTH)/rates/fedavg/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(FED_SWEEP) $(TEN) --set rate=4e-3,8e-3,1.6e-2 --set outcome=exhaustion --seed 100 $(NO_PROMPTS) $(MANY) --out $(@D)
 
 # With more rounds than split learning's budget: what is missing is steps in a row.
 $(BOTH)/rounds/fedavg/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(FED_SWEEP) --set rounds=20,40 --set rate=8e-3 --set share=even --set schema=moderate \
+	$(BIN)/privbench $(FED_SWEEP) --set rounds=20,40 $(FED_RATE) --set share=even --set schema=moderate \
 	  --set "outcome=$(LEVELS_moderate)" --seeds 5 $(NO_PROMPTS) $(MANY) --out $(@D)
 
 # From few respondents to many, with as many steps.
 EFFICIENCY := --set train=100,250,500,1000,2000 --set outcome=exhaustion --seeds 3 $(NO_PROMPTS)
 $(BOTH)/efficiency/split/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(SPLIT_SWEEP) $(EFFICIENCY) --out $(@D)
+	$(BIN)/privbench $(SPLIT_SWEEP) $(EFFICIENCY) $(SPLIT_RATE) --out $(@D)
 
 $(BOTH)/efficiency/fedavg/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(FED_SWEEP) $(TEN) $(EFFICIENCY) --set rate=8e-3 --out $(@D)
+	$(BIN)/privbench $(FED_SWEEP) $(TEN) $(EFFICIENCY) $(FED_RATE) --out $(@D)
 
 # Asked about a survey that no client holds.
 UNSEEN := $(MANY) --set schema=moderate --set "outcome=$(LEVELS_moderate)" --set shots=0 --seeds 3 \
   --set "unseen=sleep:tired by day,social:satisfied with life"
 $(BOTH)/transfer/split/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(SPLIT_SWEEP) $(UNSEEN) --out $(@D)
+	$(BIN)/privbench $(SPLIT_SWEEP) $(UNSEEN) $(SPLIT_RATE) --out $(@D)
 
 $(BOTH)/transfer/fedavg/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(FED_SWEEP) $(TEN) $(UNSEEN) --set rate=8e-3 --out $(@D)
+	$(BIN)/privbench $(FED_SWEEP) $(TEN) $(UNSEEN) $(FED_RATE) --out $(@D)
 
 # 10,000 respondents of four surveys, each seen once, beside one institute alone with its 2,500.
 ALONE := sweep --target split-llama --attacks inversion/nearest-token --set record=40 --set public=0 --set prior=no \
