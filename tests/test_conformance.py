@@ -66,8 +66,9 @@ BY_LENGTH: Mapping[str, str] = dict.fromkeys(
     ("permutation", "identity", "one release"),
     "the stand's answers are equally long, so that it tosses a coin for each",
 )
-LONG = ("inversion/relaxation", "inversion/searched-token")
-"""They run every candidate through the layers: a minute of all checks, so that `make test-all` runs them."""
+LONG = ("inversion/noise-aware-token", "inversion/relaxation", "inversion/searched-token")
+"""They run every candidate through the layers, or fit again and again: a minute of all checks, so that `make test-all`
+runs them."""
 DRAWN = AuditOptions("gaussian", sigma=1.0, settings={"records": "1000", "releases": "4"})
 
 

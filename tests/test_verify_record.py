@@ -92,7 +92,9 @@ def test_a_forger_who_edits_nothing_agrees(
         ("gaussian", {"sigma": 4.0, "settings": {**MANY, "records": "80"}, "attacks": ("label", RIDGE)}),
         ("prism", {"noise_multiplier": 3.0, "settings": SMALL, "attacks": ("label",)}),
         ("prism", {"sigma": 0.5, "settings": SMALL, "attacks": (ORACLE,)}),
-        ("prism", {"eps": math.inf, "settings": SMALLER, "party": "B", "attacks": BRIEF}),
+        pytest.param(
+            "prism", {"eps": math.inf, "settings": SMALLER, "party": "B", "attacks": BRIEF}, marks=pytest.mark.slow
+        ),
         ("prism", {"eps": 0.5, "eps_for": "site", "settings": SMALL, "attacks": ("label",)}),
     ],
 )

@@ -243,7 +243,7 @@ def with_tokens(folder: Path, edit: Callable[[Arrays, Arrays], None] = lambda se
     return folder
 
 
-@pytest.mark.parametrize("oracle", [True, False])
+@pytest.mark.parametrize("oracle", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_recorded_inputs_are_read_by_a_curious_server(registry: Registry, tmp_path: Path, oracle: bool) -> None:
     found = audit(with_tokens(tmp_path / "files"), registry, oracle=oracle)
     read = [item for item in found.findings if item.secret == f"input/{VICTIM}" and item.attack not in FURTHER]
