@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privbench.record import Audit
 from privbench.report import answers, detail, estimates, families, notes, setting, utility, words
 from privbench.report.figure import leakage_over_releases
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 
 def html(audit: Audit) -> str:
@@ -41,11 +45,18 @@ def _is_curve(audit: Audit) -> bool:
 
 def page(template: str, figure: str | None, **values: Any) -> str:
     """A template of this package, filled in; every value is escaped, only the figure is trusted markup."""
-    import jinja2
     from markupsafe import Markup
 
-    source = (resources.files("privbench.report") / template).read_text(encoding="utf-8")
+    return _template(template).render(figure=None if figure is None else Markup(figure), **values)
+
+
+@cache
+def _template(name: str) -> Template:
+    """Read and compiled once: that takes as long as to fill it in."""
+    import jinja2
+
+    source = (resources.files("privbench.report") / name).read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(source).render(figure=None if figure is None else Markup(figure), **values)
+    return environment.from_string(source)

@@ -106,14 +106,16 @@ MARKED = r'<g clip-path="url\(#[^"]+\)">(.*?)</g>'
 
 def test_a_column_per_person_and_a_row_per_feature() -> None:
     svg = drawn()
-    assert len(re.findall(r'<g id="axes_\d+">', svg)) == PEOPLE * len(FEATURES)
+    assert len(re.findall(r'<g id="axes_\d+">', svg)) == len(FEATURES)
+    assert len(re.findall(r"stroke: #d55e00", svg)) == PEOPLE * len(FEATURES)
     written = texts(svg)
     for k in range(PEOPLE):
         assert written.count(f"invented person {k + 1}") == 1
     assert f"invented person {PEOPLE + 1}" not in written
     for feature in FEATURES:
         assert written.count(feature["name"]) == written.count(feature["unit"]) == 1
-    assert written.count("hour") == PEOPLE
+    assert written.count("hour") == 1
+    assert written.count(str(HOURS)) == PEOPLE
 
 
 def test_a_dot_is_what_was_measured() -> None:
