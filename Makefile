@@ -172,7 +172,7 @@ $(BOTH)/rates/fedavg/sweep.json: | $(VENV)/.installed
 
 # With more rounds than split learning's budget: what is missing is steps in a row.
 $(BOTH)/rounds/fedavg/sweep.json: | $(VENV)/.installed
-	$(BIN)/privbench $(FED_SWEEP) --set rounds=20,40 $(FED_RATE) --set share=even --set schema=moderate \
+	$(BIN)/privbench $(FED_SWEEP) --set rounds=40 $(FED_RATE) --set share=even --set schema=moderate \
 	  --set "outcome=$(LEVELS_moderate)" --seeds 5 $(NO_PROMPTS) $(MANY) --out $(@D)
 
 # From few respondents to many, with as many steps.

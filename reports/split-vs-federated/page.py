@@ -196,7 +196,7 @@ def main() -> None:
         "",
         "### More rounds",
         "",
-        "FedAvg makes 50 steps in a row where split learning makes 500. With more rounds it makes more, for as many",
+        "FedAvg makes 50 steps in a row where split learning makes 500. With more rounds it makes more, at as many",
         "times the computing and the bytes (moderate, even; five seeds, those of the grid):",
         "",
         *made(more_rounds, FOLDER),
