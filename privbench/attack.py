@@ -208,9 +208,10 @@ class Inversion(AttackBase):
 
     least_texts: public texts below which it cannot learn; 0 for one that learns from none. searches_layers: whether it
     needs the public layers before the cut, of which there are none where the embedding is sent. reads_noise: whether it
-    needs Gaussian noise to be described, on rows that no layer has mixed.
+    needs Gaussian noise to be described, on rows that no layer has mixed. metrics: by which it is scored.
     """
 
+    metrics: ClassVar[tuple[str, ...]] = ("token-accuracy", "answer-accuracy")
     least_texts: ClassVar[int] = 0
     searches_layers: ClassVar[bool] = False
     reads_noise: ClassVar[bool] = False
@@ -299,6 +300,8 @@ def _allowed(name: str, threat: ThreatModel) -> bool:
         of_updates = rest.split("/")[0] in ("losses", "squares", "products")
         sees = not of_updates or Channel.UPDATES in threat.channels
         return sees and {Knowledge.BASE, Knowledge.CANDIDATES} <= threat.knowledge
+    if channel == "read":  # of the form, at the states that the server of updates hands out
+        return Channel.UPDATES in threat.channels and Knowledge.BASE in threat.knowledge
     if channel == "received":
         return Channel.ACTIVATIONS in threat.channels
     if channel == "model":

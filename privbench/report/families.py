@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from privbench.counts import COUNTS
 from privbench.record import Audit, Finding
 from privbench.report import estimates, members
 from privbench.report.words import READ, measured, number, over, sentence, short_name
@@ -66,7 +67,15 @@ TOKENS = Family(
     "negative: held against another respondent's answers, no more is read than by one reply",
     "not known",
 )
-FAMILIES = (LABELS, MEMBERSHIP, INVERSION, TOKENS)
+COUNTED = Family(
+    "Label counts",
+    (COUNTS,),
+    "share of a round's respondents whose outcomes are counted right, rounds being the units",
+    "the better of two counts that are the same for every round: all outcomes as frequent, or as among all respondents",
+    "negative: held against another round's, no more is counted right than by those",
+    "not known",
+)
+FAMILIES = (LABELS, COUNTED, MEMBERSHIP, INVERSION, TOKENS)
 
 
 @dataclass(frozen=True)

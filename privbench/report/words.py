@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from privbench.counts import COUNTS
 from privbench.record import Audit, Finding
 from privbench.report import estimates, members
 from privbench.verdict import Verdict
@@ -20,11 +21,13 @@ ATTACK_NAMES: Mapping[str, str] = {
     "inversion/noise-aware-token": "the noise-aware reader",
     "inversion/searched-token": "the search behind public layers",
     "inversion/span": "the span test",
+    "inversion/update-match": "matching questionnaires with updates",
     "label/answer-length": "the length of the answer",
     "label/gradient-match": "gradient matching",
     "label/gradient-match-perturbed": "gradient matching with a noisy head",
     "label/oracle-lr": "the oracle likelihood ratio",
     "label/spectral": "the spectral attack",
+    "label/update-counts": "counting outcomes by updates",
     **estimates.NAMES,
     **members.NAMES,
 }
@@ -55,7 +58,7 @@ MEANINGS: Mapping[str, str] = {
 READ = ("token-accuracy", "answer-accuracy")
 """Metrics of what inversions read of token inputs."""
 
-TABLED = (*members.METRICS, *estimates.METRICS, *READ)
+TABLED = (*members.METRICS, *estimates.METRICS, *READ, COUNTS)
 """Metrics that stand in tables; others, which a bound may be held against, are told in sentences."""
 
 
