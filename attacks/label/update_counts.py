@@ -70,7 +70,10 @@ def outcomes_of(tries: Tries, view: View, number: int, shown: int) -> Index:
 
 
 def counted(seen: Scores, counts: Scores, here: Scores) -> Scores:
-    """Shares [K] of a round with agreements `here` [K], by ridge regression of counts [M, K] on agreements [M, K]."""
+    """Shares [K] of a round with agreements `here` [K], by ridge regression of counts [M, K] on agreements [M, K]: on
+    how far each lies from the mean of all, for how well anything agrees differs between what is drawn and what is sent.
+    """
+    seen, here = seen - seen.mean(axis=1, keepdims=True), here - here.mean()
     centre, mean = seen.mean(axis=0), counts.mean(axis=0)
     x = seen - centre
     penalty = _RIDGE * max(float((x**2).sum()) / x.shape[1], np.finfo(float).tiny) * np.eye(x.shape[1])

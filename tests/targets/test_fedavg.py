@@ -309,12 +309,12 @@ def test_answers_are_read_from_a_recording_as_from_the_run(
     command_line: CommandLine, registry: Registry, llama: str, tmp_path: Path
 ) -> None:
     """One respondent a round: what the template does not hold is read. By the files alone, too."""
-    one = {**SMALL, "batch": "1", "local_steps": "1", "rounds": "12"}
-    given = replace(options(llama, one), attacks=("inversion",))
+    one = {**SMALL, "batch": "1", "local_steps": "1", "rounds": "12", "forms": "30"}
+    given = replace(options(llama, one), attacks=("inversion", "label/update-counts"))
     found = run_audit(given, registry).audit
     values = {item.id: item.value for item in found.findings if item.value is not None}
     assert {item.attack for item in found.findings if item.value is not None} == {
-        "inversion/embedding-columns", "inversion/span"
+        "inversion/embedding-columns", "inversion/span", "inversion/update-match", "label/update-counts"
     }  # fmt: skip
     assert found.inputs is not None
     assert (found.inputs["records"], found.inputs["strongest"]) == (12, "inversion/embedding-columns")
