@@ -83,11 +83,11 @@ def _require_shown(arrays: Mapping[str, Blocks], client: str, where: str) -> Non
 def _require_read(arrays: Mapping[str, Blocks], where: str) -> None:
     """What a server fills in itself are options of the form, and they are held against an update that is there."""
     matches = [name for name in arrays if name.startswith("read/matches/")]
-    needed = {name: f"updates/{name.rpartition('/')[2]}/shown" for name in matches}
-    if "read/drawn" in arrays:
-        needed["read/drawn"] = "public/form/options"
-    needed |= {name: "read/drawn" for name in arrays if name.startswith("read/practice/")}
-    for name, other in needed.items():
+    practice = [name for name in arrays if name.startswith("read/practice/")]
+    needed = [(name, "read/drawn") for name in (*matches, *practice)]
+    needed += [(name, f"updates/{name.rpartition('/')[2]}/shown") for name in matches]
+    needed += [("read/drawn", "public/form/options")] if "read/drawn" in arrays else []
+    for name, other in needed:
         if other not in arrays:
             raise InputError(f"{where}: '{name}' needs '{other}', which is not there.")
     if "read/drawn" not in arrays:

@@ -317,13 +317,19 @@ def test_answers_are_read_from_a_recording_as_from_the_run(
         "inversion/embedding-columns", "inversion/span", "inversion/update-match", "label/update-counts"
     }  # fmt: skip
     assert found.inputs is not None
-    assert (found.inputs["records"], found.inputs["strongest"]) == (12, "inversion/embedding-columns")
+    assert found.inputs["records"] == 12
+    assert found.inputs["strongest"] in {"inversion/embedding-columns", "inversion/update-match"}
     read_of = {item["text"]: item["read"] for item in found.inputs["by_question"]}
     assert read_of["age"] > 0.25
+    counts = next(item for item in found.findings if item.attack == "label/update-counts")
+    assert (counts.metric, counts.n) == ("count-accuracy", 12)
+    assert counts.value is not None
+    assert counts.value > (counts.baseline or 0)
     for recording in (run := FedAvg().run(configured(llama, one), stream(0, "run"))).transcript, run.secrets:
         recording.save(tmp_path / recording.file_name())
     files = [f"--{kind.kind}={tmp_path / kind.file_name()}" for kind in (Transcript, Secrets)]
-    done = command_line("audit", *files, "--attacks", "inversion", "--out", "recorded", "--exit-zero")
+    attacks = "--attacks", "inversion,label/update-counts"
+    done = command_line("audit", *files, *attacks, "--out", "recorded", "--exit-zero")
     assert done.returncode == 0, done.stderr
     again = read(Path("recorded"))
     assert [threat["label"] for threat in again.threats] == ["curious server"]
