@@ -293,15 +293,12 @@ def stream_sigma(mechanism: Mechanism, name: str) -> float:
 
 def _allowed(name: str, threat: ThreatModel) -> bool:
     channel, _, rest = name.partition("/")
-    if channel == "public":
-        return Knowledge.BASE in threat.knowledge
+    if channel in ("public", "read"):  # read: of the form, at the states that a server of updates hands out
+        return Knowledge.BASE in threat.knowledge and (channel == "public" or Channel.UPDATES in threat.channels)
     if channel == "asked":
         # A loss and its gradient are computed at the state that the server of updates knows, products with these.
-        of_updates = rest.split("/")[0] in ("losses", "squares", "products")
-        sees = not of_updates or Channel.UPDATES in threat.channels
+        sees = Channel.UPDATES in threat.channels or rest.split("/")[0] not in ("losses", "squares", "products")
         return sees and {Knowledge.BASE, Knowledge.CANDIDATES} <= threat.knowledge
-    if channel == "read":  # of the form, at the states that the server of updates hands out
-        return Channel.UPDATES in threat.channels and Knowledge.BASE in threat.knowledge
     if channel == "received":
         return Channel.ACTIVATIONS in threat.channels
     if channel == "model":

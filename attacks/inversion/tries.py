@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
-from privbench.attack import Index, Scores, View
-from privbench.attacks.inversion.forms import OPTIONS
+from privbench.attack import Index, Reconstruction, Scores, View
+from privbench.attacks.inversion.forms import OPTIONS, UpdateInversion
+from privbench.updates import shown_in
 
 DRAWN, HELD, PRACTICE = "read/drawn", "read/practice/held", "read/practice/matches"
 
@@ -16,14 +18,6 @@ DRAWN, HELD, PRACTICE = "read/drawn", "read/practice/held", "read/practice/match
 def matches(victim: str) -> str:
     """The array of how well tries agree with the updates of this client."""
     return f"read/matches/{victim}"
-
-
-def lacks_tries(view: View, *others: str) -> str | None:
-    """Why there are no questionnaires of the server's, or None. others: what is needed besides."""
-    missing = [name for name in (DRAWN, matches(view.secret), *others) if name not in view.arrays]
-    if missing:
-        return f"needs '{missing[0]}', of questionnaires that the server fills in itself (--set forms=100)"
-    return None
 
 
 @dataclass(frozen=True)
@@ -60,3 +54,28 @@ class Tries:
         said = np.where(chosen[:, :, None] >= 0, said, -1)
         tokens: Index = said.reshape(len(chosen), -1)
         return tokens
+
+
+@dataclass(frozen=True)
+class TryInversion(UpdateInversion):
+    """Base of inversions by the server's questionnaires. Authors write `chosen`. needs: arrays besides the tries."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def lacks(self, view: View) -> str | None:
+        missing = [name for name in (DRAWN, matches(view.secret), *self.needs) if name not in view.arrays]
+        why = super().lacks(view)
+        if why is None and missing:
+            why = f"needs '{missing[0]}', of questionnaires that the server fills in itself (--set forms=100)"
+        return why
+
+    def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
+        """One release [1, m, Q A]."""
+        shown, tries = np.asarray(view.array(f"updates/{view.secret}/shown")), Tries.of(view)
+        read = [tries.tokens(self.chosen(tries, view, r, int(shown[r]))) for r in np.unique(shown_in(shown)).tolist()]
+        found = np.concatenate(read)[view.candidates][None]
+        return Reconstruction(found, found)
+
+    @abstractmethod
+    def chosen(self, tries: Tries, view: View, number: int, shown: int) -> Index:
+        """The options of a round's respondents [shown, Q], -1 where nothing is said."""

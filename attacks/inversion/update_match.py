@@ -11,17 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from privbench.attack import AttackCard, Index, Reconstruction, View
-from privbench.attacks.inversion.forms import UpdateInversion
-from privbench.attacks.inversion.tries import Tries, lacks_tries
+from privbench.attack import AttackCard, Index, View
+from privbench.attacks.inversion.tries import Tries, TryInversion
 from privbench.threat import Channel, Knowledge
-from privbench.updates import shown_in
 
 
 @dataclass(frozen=True)
-class UpdateMatch(UpdateInversion):
+class UpdateMatch(TryInversion):
     """The questionnaires of the try that agrees best, one for each respondent of a round. Where there are more than a
     try has, the best single one for all.
     """
@@ -37,12 +33,5 @@ class UpdateMatch(UpdateInversion):
         cost="`forms` gradients for each round, computed in the run; here only the best is taken",
     )
 
-    def lacks(self, view: View) -> str | None:
-        return super().lacks(view) or lacks_tries(view)
-
-    def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
-        """One release [1, m, Q A]."""
-        shown, tries = np.asarray(view.array(f"updates/{view.secret}/shown")), Tries.of(view)
-        read: list[Index] = [tries.tokens(tries.best(r, shown[r])) for r in np.unique(shown_in(shown))]
-        found = np.concatenate(read)[view.candidates][None]
-        return Reconstruction(found, found)
+    def chosen(self, tries: Tries, view: View, number: int, shown: int) -> Index:
+        return tries.best(number, shown)

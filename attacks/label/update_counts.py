@@ -14,22 +14,21 @@ from typing import ClassVar
 
 import numpy as np
 
-from privbench.attack import AttackCard, Index, Reconstruction, Scores, View
-from privbench.attacks.inversion.forms import UpdateInversion
-from privbench.attacks.inversion.tries import HELD, PRACTICE, Tries, lacks_tries
+from privbench.attack import AttackCard, Index, Scores, View
+from privbench.attacks.inversion.tries import HELD, PRACTICE, Tries, TryInversion
 from privbench.counts import COUNTS, apportioned
 from privbench.threat import Channel, Knowledge
-from privbench.updates import shown_in
 
 _RIDGE = 1e-2
 """Of the mean variance of what is regressed on."""
 
 
 @dataclass(frozen=True)
-class UpdateCounts(UpdateInversion):
+class UpdateCounts(TryInversion):
     """Where questionnaires were searched for together, the outcomes of those that agree best."""
 
     metrics: ClassVar[tuple[str, ...]] = (COUNTS,)
+    needs: ClassVar[tuple[str, ...]] = (HELD, PRACTICE)
 
     card = AttackCard(
         name="label/update-counts",
@@ -42,19 +41,11 @@ class UpdateCounts(UpdateInversion):
         cost="`forms` gradients for each round, computed in the run; here a regression of 64 drawn rounds",
     )
 
-    def lacks(self, view: View) -> str | None:
-        return super().lacks(view) or lacks_tries(view, HELD, PRACTICE)
-
-    def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
-        """One release [1, m, Q A] in which only outcomes are said, as often in a round as they are counted."""
-        shown, tries = np.asarray(view.array(f"updates/{view.secret}/shown")), Tries.of(view)
-        read: list[Index] = []
-        for number in np.unique(shown_in(shown)).tolist():
-            said = np.full((shown[number], tries.drawn.shape[3]), -1)
-            said[:, -1] = outcomes_of(tries, view, number, int(shown[number]))
-            read.append(tries.tokens(said))
-        found = np.concatenate(read)[view.candidates][None]
-        return Reconstruction(found, found)
+    def chosen(self, tries: Tries, view: View, number: int, shown: int) -> Index:
+        """Outcomes alone, as often as they are counted."""
+        said = np.full((shown, tries.drawn.shape[3]), -1)
+        said[:, -1] = outcomes_of(tries, view, number, shown)
+        return said
 
 
 def outcomes_of(tries: Tries, view: View, number: int, shown: int) -> Index:

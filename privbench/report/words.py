@@ -54,13 +54,11 @@ MEANINGS: Mapping[str, str] = {
     Verdict.REPORTED: "shown, not judged",
 }
 
-
 READ = ("token-accuracy", "answer-accuracy")
 """Metrics of what inversions read of token inputs."""
 
 TABLED = (*members.METRICS, *estimates.METRICS, *READ, COUNTS)
 """Metrics that stand in tables; others, which a bound may be held against, are told in sentences."""
-
 
 BOUNDS: Mapping[str, str] = {
     "g": "Phi(s): what one release can show at most, given the clip, the noise and the angle between the tasks' moves",

@@ -111,3 +111,8 @@ class Matched:
             "read/practice/held": self._held,
             "read/practice/matches": self._practice,
         }
+
+
+def disk_bytes(tuning: FedTuning) -> int:
+    """Of the rounds of practice, beside which all else is little."""
+    return 2 * np.dtype(np.float64).itemsize * tuning.rounds * PRACTICE * tuning.forms

@@ -35,7 +35,7 @@ SHARED = {key: value for key, value in SETTINGS.items() if key not in ("steps", 
 SMALL: Mapping[str, str] = {**SHARED, "rounds": "3", "local_steps": "2", "prompting": "no"}
 ASKED: Mapping[str, str] = {**SMALL, "members": "yes", "references": "4", "reference_rounds": "3", "asked": "2"}
 POOL, POPULATION = 72, 12
-SMALL_ARRAYS = ("public/form/", "public/vocabulary")
+SMALL_ARRAYS = ("public/form/", "public/vocabulary", "read/drawn", "read/matches/")
 
 
 @pytest.fixture(scope="module")
