@@ -21,7 +21,7 @@ COUNTS = "count-accuracy"
 def apportioned(shares: Floats, whole: int) -> Index:
     """Counts that sum to `whole`, as near to these shares [K] as can be: largest remainders, of equals the first."""
     exact = shares * whole
-    counts = np.floor(exact + 1e-9).astype(np.int64)
+    counts: Index = np.floor(exact + 1e-9).astype(np.int64)
     counts[np.argsort(counts - exact, kind="stable")[: whole - int(counts.sum())]] += 1
     return counts
 

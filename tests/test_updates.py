@@ -114,7 +114,7 @@ def filled_in() -> Arrays:
     ("name", "values", "message"),
     [
         ("read/matches/a", None, None),
-        ("read/drawn", None, r"'read/matches/a' needs 'read/drawn', which is not there"),
+        ("read/drawn", None, r"'read/[a-z/]*' needs 'read/drawn', which is not there"),
         ("public/form/options", None, r"'read/drawn' needs 'public/form/options', which is not there"),
         ("updates/a/shown", None, r"'read/matches/a' needs 'updates/a/shown', which is not there"),
         (

@@ -60,6 +60,7 @@ class Tries:
 class TryInversion(UpdateInversion):
     """Base of inversions by the server's questionnaires. Authors write `chosen`. needs: arrays besides the tries."""
 
+    least_forms: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ()
 
     def lacks(self, view: View) -> str | None:

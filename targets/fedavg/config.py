@@ -65,7 +65,7 @@ class FedTuning(Recipe):
     drop: str = "0"
     reference_rounds: int = 5
     asked: int = 4
-    forms: int = 100
+    forms: int = 64
     runtime: str = "own"
     timeout: float = 600.0
 
