@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from privbench.counts import COUNTS
 from privbench.record import Audit, Finding
 from privbench.report import estimates, members
-from privbench.report.words import READ, measured, number, over, sentence, short_name
+from privbench.report.words import COUNTS, READ, measured, number, over, sentence, short_name
 from privbench.verdict import Verdict
 
 HEAD = ("attack", "adversary", "value", "chance", "baseline", "control", "strength", "bound", "verdict")

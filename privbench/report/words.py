@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from privbench.counts import COUNTS
 from privbench.record import Audit, Finding
 from privbench.report import estimates, members
 from privbench.verdict import Verdict
@@ -54,6 +53,7 @@ MEANINGS: Mapping[str, str] = {
     Verdict.REPORTED: "shown, not judged",
 }
 
+COUNTS = "count-accuracy"
 READ = ("token-accuracy", "answer-accuracy")
 """Metrics of what inversions read of token inputs."""
 
