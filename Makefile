@@ -24,9 +24,12 @@ check: $(VENV)/.installed-test
 # What updates tell of 60 respondents, one in a round of one step, and of 40 in one round of five (docs/fedavg.md).
 UPDATES := --attacks inversion --exit-zero --set members=no --set prompting=no --set clients=2 --set train=120 \
     --set validation=10 --set test=20
+MATCH := --attacks label,inversion --exit-zero --seed 1 --set members=no --set prompting=no --set forms=100
 updates: $(VENV)/.installed
 	$(BIN)/privbench audit --target fedavg $(UPDATES) --set batch=1 --set local_steps=1 --set rounds=60 --out out/updates-1
 	$(BIN)/privbench audit --target fedavg $(UPDATES) --set rounds=3 --out out/updates-40
+	$(BIN)/privbench audit --target fedavg $(MATCH) --set batch=1 --set local_steps=1 --set rounds=40 --out out/match-1
+	$(BIN)/privbench audit --target fedavg $(MATCH) --out out/match-40
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/benchmarks --benchmark-enable --benchmark-only --benchmark-columns=median,iqr,rounds

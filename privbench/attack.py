@@ -208,10 +208,13 @@ class Inversion(AttackBase):
 
     least_texts: public texts below which it cannot learn; 0 for one that learns from none. searches_layers: whether it
     needs the public layers before the cut, of which there are none where the embedding is sent. reads_noise: whether it
-    needs Gaussian noise to be described, on rows that no layer has mixed.
+    needs Gaussian noise to be described, on rows that no layer has mixed. metrics: by which it is scored.
+    least_forms: questionnaires that the server fills in itself, below which there is nothing to read.
     """
 
+    metrics: ClassVar[tuple[str, ...]] = ("token-accuracy", "answer-accuracy")
     least_texts: ClassVar[int] = 0
+    least_forms: ClassVar[int] = 0
     searches_layers: ClassVar[bool] = False
     reads_noise: ClassVar[bool] = False
 
@@ -222,10 +225,8 @@ class Inversion(AttackBase):
         found = self.run(view, rng)
         for tokens in (found.single, found.accumulated):
             if tokens.ndim != 3 or tokens.shape[1] != len(view.candidates) or tokens.dtype != np.int64:
-                raise ValueError(
-                    f"inversion {self.card.name} returned {tokens.dtype} {tokens.shape}, expected int64 "
-                    f"[T, {len(view.candidates)}, L]."
-                )
+                wanted = f"int64 [T, {len(view.candidates)}, L]"
+                raise ValueError(f"{self.card.name} returned {tokens.dtype} {tokens.shape}, expected {wanted}.")
         return found
 
     @abstractmethod
@@ -292,12 +293,11 @@ def stream_sigma(mechanism: Mechanism, name: str) -> float:
 
 def _allowed(name: str, threat: ThreatModel) -> bool:
     channel, _, rest = name.partition("/")
-    if channel == "public":
-        return Knowledge.BASE in threat.knowledge
+    if channel in ("public", "read"):  # read: of the form, at the states that a server of updates hands out
+        return Knowledge.BASE in threat.knowledge and (channel == "public" or Channel.UPDATES in threat.channels)
     if channel == "asked":
         # A loss and its gradient are computed at the state that the server of updates knows, products with these.
-        of_updates = rest.split("/")[0] in ("losses", "squares", "products")
-        sees = not of_updates or Channel.UPDATES in threat.channels
+        sees = Channel.UPDATES in threat.channels or rest.split("/")[0] not in ("losses", "squares", "products")
         return sees and {Knowledge.BASE, Knowledge.CANDIDATES} <= threat.knowledge
     if channel == "received":
         return Channel.ACTIVATIONS in threat.channels

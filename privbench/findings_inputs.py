@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privbench.attack import AttackCard, NotApplicable
+from privbench.counts import COUNTS
 from privbench.findings import NOTHING, Header, Judged, refused
 from privbench.invert import Inversions, Key
 from privbench.mechanism import Mechanism
@@ -108,10 +109,9 @@ def recovered_of(
     many guesses it made.
     """
     return {
-        (releases, metric): _recovered(
-            scores[f"recovered/{attack}/{said['name']}/{releases}/{metric}"], said, counted.get((releases, metric), 0)
-        )
-        for releases, metric in product(sorted({1, said["releases"]}), METRICS)
+        (releases, metric): _recovered(scores[name], said, counted.get((releases, metric), 0))
+        for releases, metric in product(sorted({1, said["releases"]}), (*METRICS, COUNTS))
+        if (name := f"recovered/{attack}/{said['name']}/{releases}/{metric}") in scores
     }
 
 

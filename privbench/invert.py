@@ -18,6 +18,7 @@ from privbench.seeds import stream
 from privbench.target import Progress, TargetRun
 from privbench.tensors import Blocks
 from privbench.threat import ThreatModel
+from privbench.updates import shown_in
 
 SHOWN = 5
 """Respondents whose answers are shown, where they are invented."""
@@ -88,7 +89,9 @@ def invert_all(
     `InputError` where a public text, from which inversions learn, holds what a scored record put in.
     """
     victim = run.secrets.given[0]
-    truth = Truth(run.secrets.array(f"inputs/{victim}"), run.secrets.array(f"inputs/{victim}/answers"))
+    shown = run.transcript.arrays.get(f"updates/{victim}/shown")
+    rounds = None if shown is None else shown_in(shown)
+    truth = Truth(run.secrets.array(f"inputs/{victim}"), run.secrets.array(f"inputs/{victim}/answers"), rounds)
     _require_disjoint(run.transcript.arrays.get("public/tokens"), truth.tokens, victim)
     scored = np.arange(len(truth.tokens))
     sent = run.transcript.arrays.get(f"activations/{victim}")
@@ -101,8 +104,9 @@ def invert_all(
         if isinstance(found, NotApplicable):
             return found
         _require_shape(found, (releases, *truth.tokens.shape))
-        read[name] = found.accumulated[-1]
-        return _outcome(attack.card, threat, found, truth, stream(seed, f"{name} scored"))
+        if METRICS[1] in attack.metrics:
+            read[name] = found.accumulated[-1]
+        return _outcome(attack, threat, found, truth, stream(seed, f"{name} scored"))
 
     outcomes, refused = try_each(names, registry, threats, progress, tried)
     best = max(read, key=lambda name: outcomes[name].found[releases, METRICS[1]].value, default=None)
@@ -110,7 +114,8 @@ def invert_all(
     mechanism = input_mechanism(run.mechanisms, victim)
     moved = drift(run.transcript.arrays, victim, truth.tokens)
     said = run.secrets.arrays.get(f"inputs/{victim}/prior")
-    prior = {} if said is None else _scored(truth, np.asarray(said), _others(len(scored), stream(seed, "prior scored")))
+    order = _others(len(scored), stream(seed, "prior scored"))
+    prior = {} if said is None else _scored(truth, np.asarray(said), order, METRICS)
     return Inversions(
         victim, outcomes, refused, releases, scored, prior, mechanism, moved,
         examples=examples, questions=_questions(run, victim), strongest=best,
@@ -165,7 +170,7 @@ def _require_shape(found: Reconstruction, wanted: tuple[int, ...]) -> None:
 
 
 def _outcome(
-    card: AttackCard, threat: ThreatModel, found: Reconstruction, truth: Truth, rng: np.random.Generator
+    attack: Inversion, threat: ThreatModel, found: Reconstruction, truth: Truth, rng: np.random.Generator
 ) -> Inverted:
     """One release of each record drawn by itself, and all of them; each record compared with another's answers too."""
     total, m, _ = found.single.shape
@@ -175,15 +180,15 @@ def _outcome(
     scored = {
         (releases, metric): recovered
         for releases, guess in guesses.items()
-        for metric, recovered in _scored(truth, guess, order).items()
+        for metric, recovered in _scored(truth, guess, order, attack.metrics).items()
     }
-    curve = np.array([truth.score(guess, METRICS[0], order).value for guess in found.single])
-    return Inverted(card, threat, scored, curve)
+    curve = np.array([truth.score(guess, attack.metrics[0], order).value for guess in found.single])
+    return Inverted(attack.card, threat, scored, curve)
 
 
-def _scored(truth: Truth, guess: Index, order: Index) -> dict[str, Recovered]:
-    """A reconstruction [m, L] in every metric."""
-    return {metric: truth.score(guess, metric, order) for metric in METRICS}
+def _scored(truth: Truth, guess: Index, order: Index, metrics: Sequence[str]) -> dict[str, Recovered]:
+    """A reconstruction [m, L] in these metrics."""
+    return {metric: truth.score(guess, metric, order) for metric in metrics}
 
 
 def _others(m: int, rng: np.random.Generator) -> Index:

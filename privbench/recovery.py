@@ -14,7 +14,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from privbench.attack import Index
+from privbench.attack import Index, Inversion
+from privbench.counts import COUNTS, by_constant, in_common
 from privbench.stats.shares import share_interval
 
 Floats = npt.NDArray[np.float64]
@@ -23,7 +24,7 @@ Said = Sequence[Mapping[int, tuple[int, ...]]]
 
 T = TypeVar("T")
 
-METRICS = ("token-accuracy", "answer-accuracy")
+METRICS = Inversion.metrics
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,13 @@ class Asked:
 @dataclass(frozen=True)
 class Truth:
     """The answers of the scored records. tokens, answers int64 [m, L]: token ids, and the number of the question that a
-    token answers, -1 in the template; answer tokens of one question stand in order.
+    token answers, -1 in the template; answer tokens of one question stand in order. rounds [m]: in which each was
+    trained on, where counts of a round are asked.
     """
 
     tokens: Index
     answers: Index
+    rounds: Index | None = None
 
     def said(self, tokens: Index) -> Said:
         """These tokens [m, L] at the places where the answers stand."""
@@ -89,12 +92,16 @@ class Truth:
         )
 
     def score(self, guess: Index, metric: str, order: Index) -> Recovered:
-        """A reconstruction [m, L] in one of METRICS. order [m]: whose answers a record is compared with when shuffled.
+        """A reconstruction [m, L] in one of METRICS, or COUNTS. order [m]: whose answers a record is compared with when
+        shuffled.
 
         token-accuracy: the share of a record's answer tokens that are right, averaged over records.
         answer-accuracy: whole answers, balanced: averaged over the answers given to a question, then over questions.
+        count-accuracy: how many of a round gave each answer to the last question (`privbench.counts`).
         """
         truth, read = self.said(self.tokens), self.said(guess)
+        if metric == COUNTS:
+            return self._count(truth, read, order)
         by_token = metric == "token-accuracy"
         shares, always = (_token_shares, _common_tokens) if by_token else (_answer_shares, _common_answers)
         weights, gains = shares(truth, read)
@@ -103,6 +110,18 @@ class Truth:
         n = sum(len(span) if by_token else 1 for record in truth for span in record.values())
         value, other, base = (min(float(row.sum()), 1.0) for row in (gains, shuffled, common))
         return Recovered(value, other, base, float((weights**2).sum()), len(truth), n)
+
+    def _count(self, truth: Said, read: Said, order: Index) -> Recovered:
+        """Rounds are the units: squares is of their weights."""
+        if self.rounds is None:
+            raise ValueError("counts of a round are asked where no rounds are known.")
+        rounds, last = self.rounds, int(self.answers.max())
+        given, said = ([record.get(last) for record in records] for records in (truth, read))
+        sizes, m = np.unique(rounds, return_counts=True)[1], len(truth)
+        value, shuffled = (
+            float(in_common(given, [said[i] for i in rows], rounds).sum()) / m for rows in (np.arange(m), order)
+        )
+        return Recovered(value, shuffled, by_constant(given, rounds) / m, float((sizes**2).sum()) / m**2, m, m)
 
 
 def _common_tokens(truth: Said) -> dict[int, tuple[int, ...]]:

@@ -39,6 +39,7 @@ def require_updates(arrays: Mapping[str, Blocks], metadata: Mapping[str, Any], w
         )
     for client in senders(arrays):
         _require_shown(arrays, client, where)
+    _require_read(arrays, where)
     strange = sorted(set(metadata.get("samples", {})) - set(sent)) if sent else []
     if strange:
         raise InputError(f"{where}: 'samples' in the metadata names '{strange[0][:60]}', of whom there are no updates.")
@@ -77,6 +78,31 @@ def _require_shown(arrays: Mapping[str, Blocks], client: str, where: str) -> Non
             f"{where}: '{name}' asks about {int(shown[unsent[0]])} records of round {int(unsent[0])}, in which by "
             f"'{update}/mask' nothing was sent; mend the one or the other."
         )
+
+
+def _require_read(arrays: Mapping[str, Blocks], where: str) -> None:
+    """What a server fills in itself are options of the form, and they are held against an update that is there."""
+    matches = [name for name in arrays if name.startswith("read/matches/")]
+    practice = [name for name in arrays if name.startswith("read/practice/")]
+    needed = [(name, "read/drawn") for name in (*matches, *practice)]
+    needed += [(name, f"updates/{name.rpartition('/')[2]}/shown") for name in matches]
+    needed += [("read/drawn", "public/form/options")] if "read/drawn" in arrays else []
+    for name, other in needed:
+        if other not in arrays:
+            raise InputError(f"{where}: '{name}' needs '{other}', which is not there.")
+    if "read/drawn" not in arrays:
+        return
+    drawn, options = np.asarray(arrays["read/drawn"]), np.asarray(arrays["public/form/options"])
+    strange = (drawn < -1) | (drawn >= (options[:, :, 0] >= 0).sum(axis=1))
+    if strange.any():
+        option, question = int(drawn[strange][0]), int(np.nonzero(strange)[3][0])
+        raise InputError(
+            f"{where}: 'read/drawn' fills in option {option} of question {question}, "
+            "which 'public/form/options' does not have; they count from 0, and -1 says that nothing was tried."
+        )
+    wrong = next((name for name in matches if np.abs(np.asarray(arrays[name])).max() > 1 + 1e-6), None)
+    if wrong is not None:
+        raise InputError(f"{where}: '{wrong}' is an agreement of signs, from -1 to 1.")
 
 
 def parameters_of(metadata: Mapping[str, Any], where: str = "the recording") -> Parameters:

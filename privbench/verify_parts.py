@@ -91,11 +91,12 @@ class Parts:
         return issubclass(attack, Inversion) and self._lacks_public(attack)
 
     def _lacks_public(self, attack: type[Inversion]) -> bool:
-        """Texts, layers before the cut, or a cut without any behind described noise: whichever an inversion needs."""
+        """Texts, questionnaires, layers before the cut, or a cut without any behind described noise: what one needs."""
         texts, layers = (int(self.settings.get(name, 0)) for name in ("public", "k"))
         noised = any(item.channel == Channel.ACTIVATIONS and item.total_sigma for item in self.mechanisms)
         return (
             texts < attack.least_texts
+            or int(self.settings.get("forms", 0)) < attack.least_forms
             or (attack.searches_layers and not layers)
             or (attack.reads_noise and (layers > 0 or not noised))
         )

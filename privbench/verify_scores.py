@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from privbench.counts import COUNTS
 from privbench.estimated import Fit
 from privbench.findings_estimates import FITS, LAST, fit_of
 from privbench.findings_inputs import ROWS
@@ -143,7 +144,9 @@ def _shapes(audit: Audit, registry: Registry) -> dict[str, tuple[int, ...]]:
         for attack in attacks_of(audit, name):
             shapes[f"curve/{attack}/{name}"] = (total,)
             shapes |= {
-                f"recovered/{attack}/{name}/{over}/{metric}": (len(ROWS),) for over in (1, total) for metric in METRICS
+                f"recovered/{attack}/{name}/{over}/{metric}": (len(ROWS),)
+                for over in (1, total)
+                for metric in registry.get("attacks", attack).metrics
             }
     return shapes
 
@@ -191,7 +194,8 @@ def _contradictory_inputs(inputs: Mapping[str, Any], scores: Scores) -> Iterator
             yield f"{name}: the baseline and the weights are not those of {holder}"
     for name, curve in scores.items():
         if name.startswith("curve/") and name.endswith(f"/{secret}") and len(curve) == 1:
-            said = f"recovered/{name.removeprefix('curve/')}/1/{METRICS[0]}"
+            said = f"recovered/{name.removeprefix('curve/')}/1/"
+            said += METRICS[0] if said + METRICS[0] in scores else COUNTS
             if abs(float(scores[said][ROWS.index("value")]) - float(curve[0])) > ROUNDING:
                 yield f"{name}: not what {said} adds up to, and there is one release"
 

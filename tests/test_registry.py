@@ -34,7 +34,7 @@ def test_adding_leaves_the_original_untouched(registry: Registry) -> None:
 
 
 def test_families_select_their_members(registry: Registry) -> None:
-    kinds = "answer-length", "gradient-match", "gradient-match-perturbed", "oracle-lr", "spectral"
+    kinds = "answer-length", "gradient-match", "gradient-match-perturbed", "oracle-lr", "spectral", "update-counts"
     assert registry.select("attacks", ["label"]) == tuple(f"label/{kind}" for kind in kinds)
     names = (
         "affine-token",
@@ -48,6 +48,7 @@ def test_families_select_their_members(registry: Registry) -> None:
         "optimise",
     )
     names += "relaxation", "rescaled-token", "ridge", "sdar", "searched-token", "sequence", "span", "unsplit"
+    names += ("update-match",)
     assert registry.select("attacks", ["inversion"]) == tuple(f"inversion/{name}" for name in names)
     assert registry.select("attacks", ["all"]) == registry.names("attacks")
 

@@ -94,3 +94,56 @@ def test_who_sees_what_of_updates() -> None:
     assert seen(replace(full, channels=frozenset())) == {"public/global"}
     assert seen(server_with_candidates()) == {"public/global"}
     assert seen(curious_outsider()) == set()
+
+
+def filled_in() -> Arrays:
+    """Three rounds, two tries of one questionnaire of two questions, of three answers and of two."""
+    options = np.array([[[3], [4], [5]], [[6], [7], [-1]]])
+    return arrays() | {
+        "updates/a/shown": np.ones(3, np.int64),
+        "public/form/template": np.array([1, -1, -1]),
+        "public/form/options": options,
+        "read/drawn": np.tile(np.array([[[2, 1]], [[-1, -1]]]), (3, 1, 1, 1)),
+        "read/matches/a": np.zeros((3, 2)),
+        "read/practice/held": np.zeros((3, 4, 2), np.int64),
+        "read/practice/matches": np.zeros((3, 4, 2)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("read/matches/a", None, None),
+        ("read/drawn", None, r"'read/[a-z/]*' needs 'read/drawn', which is not there"),
+        ("public/form/options", None, r"'read/drawn' needs 'public/form/options', which is not there"),
+        ("updates/a/shown", None, r"'read/matches/a' needs 'updates/a/shown', which is not there"),
+        (
+            "read/drawn",
+            np.full((3, 2, 1, 2), 2),
+            r"option 2 of question 1, which 'public/form/options' does not",
+        ),
+        ("read/drawn", np.full((3, 2, 1, 2), -2), r"fills in option -2 of question 0"),
+        ("read/drawn", np.zeros((3, 2, 1, 3), np.int64), r"has Q form = 3 where|has Q form = 2 where"),
+        ("read/matches/a", np.full((3, 2), 1.5), r"'read/matches/a' is an agreement of signs, from -1 to 1"),
+        ("read/matches/a", np.zeros((3, 3)), r"D read = "),
+    ],
+)
+def test_what_a_server_filled_in_has_to_fit(name: str, values: npt.NDArray[Any] | None, message: str | None) -> None:
+    made = filled_in()
+    Transcript(made)
+    if values is None:
+        del made[name]
+    else:
+        made[name] = values
+    if message is None:
+        Transcript(made)
+        return
+    with pytest.raises(InputError, match=message):
+        Transcript(made)
+
+
+def test_who_sees_what_a_server_filled_in() -> None:
+    transcript = Transcript(filled_in())
+    for threat, seen in ((server_with_updates_and_candidates(), True), (server_with_candidates(), False)):
+        view = view_of(threat, transcript, secret="a", moved=(), candidates=np.arange(3), hints=Hints.none())
+        assert ("read/drawn" in view.arrays) == seen

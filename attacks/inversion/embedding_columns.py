@@ -10,21 +10,14 @@ where it was touched in neither of the two rounds.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from privbench.attack import AttackCard, Scores, View
 from privbench.attacks.inversion.forms import FormInversion, Tokens, part, sent_before
+from privbench.columns import ADAPTER, touched
 from privbench.threat import Channel, Knowledge
-
-_ADAPTER = re.compile(r"lora_embedding_A\b")
-_PARALLEL, _NEARLY, _ALIKE = 5e-4, 5e-3, 1e-2
-"""Share of a column's move across its move in the round before. Below the first only momentum moved it, and all such
-columns shrink alike. Adam's eps turns small ones by somewhat more, up to the second: those are told by shrinking as the
-others do, within the third."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +40,7 @@ class EmbeddingColumns(FormInversion):
         why = super().lacks(view)
         if why is not None:
             return why
-        found = [name for name, shape in view.parameters if _ADAPTER.search(name) and len(shape) == 2]
+        found = [name for name, shape in view.parameters if ADAPTER.search(name) and len(shape) == 2]
         return None if found else "no adapter of an embedding is among what the client trains (lora_embedding_A)"
 
     def vocabulary(self, view: View) -> int:
@@ -62,27 +55,7 @@ class EmbeddingColumns(FormInversion):
         return there, np.linalg.norm(now, axis=0)
 
 
-def touched(now: Scores, before: Scores | None) -> Tokens:
-    """Which columns of the move `now` [r, V] gradients made, given the client's move before."""
-    squares = np.einsum("rv,rv->v", now, now)
-    rank, count = now.shape
-    still = bool((squares == 0).any())
-    least = 0.0 if still else float(np.median(squares) * stats.chi2.isf(1 / count, rank) / stats.chi2.median(rank))
-    there: Tokens = squares > least
-    if before is None or rank == 1:  # of one number every move is parallel
-        return there
-    old = np.einsum("rv,rv->v", before, before)
-    along = np.einsum("rv,rv->v", now, before) / np.where(old > 0, old, 1)
-    across = np.linalg.norm(now - along * before, axis=0)
-    went_on = there & (old > 0) & (across < _PARALLEL * np.sqrt(squares))
-    if went_on.any():
-        shrunk = float(np.median(along[went_on]))
-        went_on = (across < _NEARLY * np.sqrt(squares)) & (np.abs(along - shrunk) < _ALIKE * abs(shrunk))
-    found: Tokens = there & ~went_on
-    return found
-
-
 def _adapter(view: View) -> tuple[str, tuple[int, int]]:
     """Name and shape [r, V] of A of the embedding's adapter."""
-    name, (rank, count) = next(item for item in view.parameters if _ADAPTER.search(item[0]) and len(item[1]) == 2)
+    name, (rank, count) = next(item for item in view.parameters if ADAPTER.search(item[0]) and len(item[1]) == 2)
     return name, (rank, count)

@@ -63,7 +63,20 @@ class Form:
 
 
 @dataclass(frozen=True)
-class FormInversion(Inversion):
+class UpdateInversion(Inversion):
+    """Base of inversions of updates that trained on questionnaires."""
+
+    def lacks(self, view: View) -> str | None:
+        """An update with named parts, its records, and the questionnaire."""
+        needed = (f"updates/{view.secret}", f"updates/{view.secret}/shown", TEMPLATE, OPTIONS)
+        missing = [name for name in needed if name not in view.arrays]
+        if missing:
+            return f"needs '{missing[0]}', which was not recorded"
+        return None if view.parameters else "needs to know what the numbers of an update are ('parameters')"
+
+
+@dataclass(frozen=True)
+class FormInversion(UpdateInversion):
     """Base of inversions that read answers from the tokens of an update. Authors write `tokens`."""
 
     def run(self, view: View, rng: np.random.Generator) -> Reconstruction:
@@ -82,14 +95,6 @@ class FormInversion(Inversion):
     def tokens(self, view: View, number: int) -> tuple[Tokens, Scores]:
         """Which tokens [V] this round's update shows, and how strongly [V]."""
         raise NotImplementedError
-
-    def lacks(self, view: View) -> str | None:
-        """An update with named parts, its records, and the questionnaire."""
-        needed = (f"updates/{view.secret}", f"updates/{view.secret}/shown", TEMPLATE, OPTIONS)
-        missing = [name for name in needed if name not in view.arrays]
-        if missing:
-            return f"needs '{missing[0]}', which was not recorded"
-        return None if view.parameters else "needs to know what the numbers of an update are ('parameters')"
 
 
 def part(view: View, number: int, name: str, shape: tuple[int, ...]) -> Scores:

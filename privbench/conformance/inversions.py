@@ -16,7 +16,7 @@ from privbench.conformance.update_stand import drawn_updates
 from privbench.errors import PrivbenchError
 from privbench.mechanism import Mechanism
 from privbench.recording import Transcript
-from privbench.recovery import Recovered, Truth
+from privbench.recovery import METRICS, Recovered, Truth
 from privbench.tensors import Blocks
 from privbench.threat import Channel, ThreatModel, server_below_labels, server_with_updates
 from privbench.trunks import EPS, PREFIX, ROTARY
@@ -33,12 +33,13 @@ _QUIET = 0.05
 class TokenStand:
     """Records of a public template with one of three answers of two tokens to each question, as rows of a public table
     plus noise. The last answer ends each record, and gradients of a server's outputs before its tokens may come up.
-    `threat` sees and knows what a curious server does.
+    `threat` sees and knows what a curious server does. metric: by which it is scored.
     """
 
     transcript: Transcript
     truth: Truth
     threat: ThreatModel
+    metric: str = METRICS[0]
 
     def view(self, threat: ThreatModel | None = None) -> View:
         rows = np.arange(RECORDS)
@@ -47,8 +48,8 @@ class TokenStand:
         )
 
     def read(self, guess: Index) -> Recovered:
-        """Token accuracy of a reconstruction [m, L]."""
-        return self.truth.score(guess, "token-accuracy", np.roll(np.arange(RECORDS), 1))
+        """A reconstruction [m, L], by its metric."""
+        return self.truth.score(guess, self.metric, np.roll(np.arange(RECORDS), 1))
 
 
 def token_stand(
@@ -89,7 +90,7 @@ def stand_of(make: Make, seed: int, noise: float = 0.0, releases: int = 3, *, si
     if Channel.UPDATES not in make().card.channels:
         return token_stand(seed, noise, releases, silent=silent)
     drawn = drawn_updates(seed, VICTIM, RECORDS, VOCABULARY, QUESTIONS, noise, silent)
-    return TokenStand(*drawn, server_with_updates())
+    return TokenStand(*drawn, server_with_updates(), make().metrics[0])
 
 
 def _upward(
@@ -182,14 +183,14 @@ def _identity(make: Make) -> str | None:
     here = stand_of(make, 6)
     found = _invert(make(), here.view())
     read = min(here.read(guess).value for guess in (*found.single, *found.accumulated))
-    return None if read >= 0.9 else f"reads {read:.3f} of the answers' tokens where nothing hides them"
+    return None if read >= 0.9 else f"reads {read:.3f} of the answers where nothing hides them"
 
 
 def _constant(make: Make) -> str | None:
     here = stand_of(make, 7, silent=True)
     found = here.read(_invert(make(), here.view()).accumulated[-1])
     low, _ = found.interval()
-    return None if low <= found.baseline else f"reads {found.value:.3f} of the answers' tokens where nothing is sent"
+    return None if low <= found.baseline else f"reads {found.value:.3f} of the answers where nothing is sent"
 
 
 def _noise_hides(make: Make) -> str | None:

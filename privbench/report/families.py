@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from privbench.record import Audit, Finding
 from privbench.report import estimates, members
-from privbench.report.words import READ, measured, number, over, sentence, short_name
+from privbench.report.words import COUNTS, READ, measured, number, over, sentence, short_name
 from privbench.verdict import Verdict
 
 HEAD = ("attack", "adversary", "value", "chance", "baseline", "control", "strength", "bound", "verdict")
@@ -66,7 +66,15 @@ TOKENS = Family(
     "negative: held against another respondent's answers, no more is read than by one reply",
     "not known",
 )
-FAMILIES = (LABELS, MEMBERSHIP, INVERSION, TOKENS)
+COUNTED = Family(
+    "Label counts",
+    (COUNTS,),
+    "share of a round's respondents whose outcomes are counted right, rounds being the units",
+    "the better of two counts that are the same for every round: all outcomes as frequent, or as among all respondents",
+    "negative: held against another round's, no more is counted right than by those",
+    "not known",
+)
+FAMILIES = (LABELS, COUNTED, MEMBERSHIP, INVERSION, TOKENS)
 
 
 @dataclass(frozen=True)

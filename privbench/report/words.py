@@ -20,11 +20,13 @@ ATTACK_NAMES: Mapping[str, str] = {
     "inversion/noise-aware-token": "the noise-aware reader",
     "inversion/searched-token": "the search behind public layers",
     "inversion/span": "the span test",
+    "inversion/update-match": "matching questionnaires with updates",
     "label/answer-length": "the length of the answer",
     "label/gradient-match": "gradient matching",
     "label/gradient-match-perturbed": "gradient matching with a noisy head",
     "label/oracle-lr": "the oracle likelihood ratio",
     "label/spectral": "the spectral attack",
+    "label/update-counts": "counting outcomes by updates",
     **estimates.NAMES,
     **members.NAMES,
 }
@@ -51,13 +53,12 @@ MEANINGS: Mapping[str, str] = {
     Verdict.REPORTED: "shown, not judged",
 }
 
-
+COUNTS = "count-accuracy"
 READ = ("token-accuracy", "answer-accuracy")
 """Metrics of what inversions read of token inputs."""
 
-TABLED = (*members.METRICS, *estimates.METRICS, *READ)
+TABLED = (*members.METRICS, *estimates.METRICS, *READ, COUNTS)
 """Metrics that stand in tables; others, which a bound may be held against, are told in sentences."""
-
 
 BOUNDS: Mapping[str, str] = {
     "g": "Phi(s): what one release can show at most, given the clip, the noise and the angle between the tasks' moves",

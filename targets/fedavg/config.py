@@ -34,7 +34,7 @@ from privbench.targets.split_llama.recipe import (
 
 NAME = "fedavg"
 RUNTIMES = ("own", "flower-simulation", "flower-grpc")
-_PRETRAINED: Mapping[str, str] = {"rounds": "5", "local_steps": "3"}
+_PRETRAINED: Mapping[str, str] = {"rounds": "5", "local_steps": "3", "forms": "0"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class FedTuning(Recipe):
     runtime        what runs the clients: own, all in this process; flower-simulation, in actors of Flower's simulation;
                    flower-grpc, each in a process of its own that Flower reaches over gRPC on the loopback interface
     timeout        seconds that the server waits for a round under Flower; who has not answered then is left out of it
+    forms          gradients of questionnaires that the server fills in itself, in each round in which respondents are
+                   shown, or 0; attacks that match them with updates need some
     asked          rounds of that run, evenly spaced, of which a server that holds candidates sees the updates
     """
 
@@ -63,10 +65,12 @@ class FedTuning(Recipe):
     drop: str = "0"
     reference_rounds: int = 5
     asked: int = 4
+    forms: int = 64
     runtime: str = "own"
     timeout: float = 600.0
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {**Recipe.choices, "runtime": RUNTIMES}
+    from_zero: ClassVar[tuple[str, ...]] = (*Recipe.from_zero, "forms")
 
     def __post_init__(self) -> None:
         super().__post_init__()

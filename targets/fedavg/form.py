@@ -66,6 +66,18 @@ class Form:
                 answers[row, start : start + len(closed)] = question
         return tokens, answers
 
+    def record(self, drawn: Sequence[int] | npt.NDArray[np.int64]) -> Encoded:
+        """The questionnaire with these options filled in, one number for each question."""
+        said = [options[k] for options, k in zip(self.options, drawn, strict=True)]
+        *given, outcome = (option[:-1] if option[-1:] == (self.end,) else option for option in said)
+        prompt, answers, question = list[int](), list[int](), 0
+        for token in self.template[:-1]:
+            piece = given[question] if token == _NONE else (token,)
+            prompt += piece
+            answers += [question if token == _NONE else TEMPLATE] * len(piece)
+            question += token == _NONE
+        return Encoded(tuple(prompt), tuple(answers), (*outcome, self.end), 0, 0)
+
     @property
     def arrays(self) -> Mapping[str, npt.NDArray[np.int64]]:
         """As they are recorded: public/form/template [F] and public/form/options [Q, K, A], -1 behind an answer."""

@@ -7,7 +7,7 @@ trained and of each block of it, and the loss.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,12 +19,12 @@ from privbench.target import MEMBERS, Progress, TargetRun
 from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedConfig
 from privbench.targets.fedavg.defending import senders
+from privbench.targets.fedavg.gradients import Gradients, blocks_of, wide
 from privbench.targets.fedavg.rounds import Round, Whole, federate
-from privbench.targets.split_llama.adapters import State, clone, load_state, state
+from privbench.targets.split_llama.adapters import state
 from privbench.targets.split_llama.membership import Game
 from privbench.targets.split_llama.system import shards_of, untuned
 from privbench.targets.split_llama.tokens import Encoded
-from privbench.targets.split_llama.tune import batch_of
 
 UNTRAINED = "MEMBERS_NOT_TRAINED_ON"
 
@@ -73,10 +73,8 @@ class Compared:
     def __init__(
         self, model: Whole, candidates: Sequence[Encoded], seen: Sequence[str], rounds: Sequence[int], records: int
     ) -> None:
-        self._model, self._candidates, self._rounds = clone(model), candidates, rounds
-        # In the order of `state`; asking the model for them takes a seventh of a gradient's time.
-        self._trained = [item for item in self._model.parameters() if item.requires_grad]
-        self._blocks, self._seen = blocks_of(state(self._model)), tuple(seen)
+        self._gradients, self._candidates, self._rounds = Gradients(model), candidates, rounds
+        self._blocks, self._seen = blocks_of(state(model)), tuple(seen)
         self._losses = np.zeros((len(rounds), records))
         self._squares = np.zeros((len(self._blocks), len(rounds), records))
         self._products = np.zeros((len(seen), len(self._blocks), len(rounds), records))
@@ -88,26 +86,17 @@ class Compared:
         if done.number not in self._rounds:
             return
         at = self._rounds.index(done.number)
-        load_state(self._model, done.start)
-        updates = {self._seen.index(sender): _wide(update.values()) for sender, update in done.seen.items()}
+        self._gradients.at(done.start)
+        updates = {self._seen.index(sender): wide(update.values()) for sender, update in done.seen.items()}
         for sender, update in updates.items():
             self._masks[sender, at] = 1
             self._sizes[sender, :, at] = self._products_of(update, update)
         for row, candidate in enumerate(self._candidates):
-            self._losses[at, row], gradient = self.gradient_of(candidate)
+            self._losses[at, row], gradient = self._gradients.of(candidate)
             self._squares[:, at, row] = self._products_of(gradient, gradient)
             for sender, update in updates.items():
                 self._products[sender, :, at, row] = self._products_of(update, gradient)
             report(f"gradients at round {done.number + 1}", (row + 1) / len(self._candidates))
-
-    def gradient_of(self, candidate: Encoded) -> tuple[float, torch.Tensor]:
-        """The candidate's own loss, and its gradient with respect to all that is trained, float64 [P] in the order of
-        `state`.
-        """
-        for item in self._trained:
-            item.grad = None
-        losses = self._model.learn(batch_of([candidate]))
-        return float(losses[0]), _wide(item.grad for item in self._trained if item.grad is not None)
 
     def _products_of(self, left: torch.Tensor, right: torch.Tensor) -> list[float]:
         """One for each block, of two vectors [P]."""
@@ -133,26 +122,3 @@ class Compared:
         """The sum over blocks [B, ...], and each of them."""
         parts = {f"{name}/{block}": part for block, part in zip(self._blocks, values, strict=True)}
         return {name: values.sum(axis=0), **parts}
-
-
-def blocks_of(values: State) -> dict[str, slice]:
-    """Where each block stands among all numbers of a `state` of `Whole`: embedding adapter, projection, each layer, and
-    LM head.
-    """
-    found: dict[str, slice] = {}
-    start = 0
-    for name, item in values.items():
-        block, stop = _block(name), start + item.numel()
-        found[block] = slice(found[block].start if block in found else start, stop)
-        start = stop
-    return found
-
-
-def _block(name: str) -> str:
-    """layer-0 of server.trunk.layers.0.mlp.up_proj.lora_A.default.weight, projection of client.projection.up.bias."""
-    _, part, *rest = name.split(".")
-    return f"layer-{rest[1]}" if part == "trunk" else part
-
-
-def _wide(parts: Iterable[torch.Tensor]) -> torch.Tensor:
-    return torch.cat([item.flatten() for item in parts]).double()

@@ -9,10 +9,12 @@ import numpy as np
 
 from privbench.data.catalogue import invented
 from privbench.recording import Secrets
+from privbench.seeds import stream
 from privbench.target import Progress, TargetRun
 from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedConfig
 from privbench.targets.fedavg.defending import called
+from privbench.targets.fedavg.matching import Matched
 from privbench.targets.fedavg.reading import Reading
 from privbench.targets.fedavg.rounds import Whole, federate
 from privbench.targets.fedavg.tape import UpdateTape
@@ -35,9 +37,11 @@ def run_audited(config: FedConfig, rng: np.random.Generator, report: Progress, f
     seen, reading = Attendance(), Reading.of(material, shards, config.defense)
     weights = tuning.weights([len(shard.samples) for shard in shards], config.defense)
     public = reading.public(invented(config.data))
-    with UpdateTape(state(model), weights, tuning.rounds, folder, public, reading.watched) as tape:
+    # Draws of its own: how many questionnaires are filled in changes nothing else.
+    matched = Matched(model, reading.form, reading.watched, tuning, stream(config.seed, "questionnaires"))
+    with UpdateTape(state(model), weights, tuning.rounds, folder, public, reading.watched, matched.arrays) as tape:
         for done in federate(model, shards, tuning, tuning.rounds, rng, report, config.defense):
-            tape.put(seen.add(done))
+            matched.add(done, tape.put(seen.add(done)), report)
         questions = {reading.watched.sender: reading.questions}
         transcript = tape.finish({"missed": seen.missed, "questions": questions, **config.described(tuning.rounds)})
     utility = answered(model.client, model.server, material, others, rng, report)

@@ -61,7 +61,8 @@ class Watched:
 class UpdateTape:
     """public/global [P], and updates/CLIENT [R, P] with its mask [R] for each client, or of all together where a sum is
     all that the server sees; samples: how many each client holds, by which the server weighs it, or 1 each; public:
-    what everybody knows besides. Of the sender who is watched also how many respondents are shown in each round [R].
+    what everybody knows besides; filling: arrays that others fill meanwhile. Of the sender who is watched also how many
+    respondents are shown in each round [R].
 
     shown: who they are, as numbers among those who are watched, round by round.
     """
@@ -74,10 +75,11 @@ class UpdateTape:
         folder: Path | None,
         public: Mapping[str, npt.NDArray[Any]],
         watched: Watched,
+        filling: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> None:
         held = {called(client): count for client, count in enumerate(samples)}
         self._samples = {SUM: sum(samples)} if watched.sender == SUM else held
-        self._start, self._public, self._watched = start, public, watched
+        self._start, self._public, self._watched = start, {**public, **(filling or {})}, watched
         self._masks = {sender: np.zeros(rounds, np.uint8) for sender in self._samples}
         self._counts = np.zeros(rounds, np.int64)
         self.shown: list[int] = []
@@ -98,8 +100,8 @@ class UpdateTape:
     ) -> None:
         self._transcript.__exit__(kind, error, trace)
 
-    def put(self, done: Round) -> None:
-        """The updates of a round."""
+    def put(self, done: Round) -> int:
+        """The updates of a round. Of how many respondents it is asked."""
         for sender, update in done.seen.items():
             self._transcript.put(f"updates/{sender}", flat(update), done.number)
             self._masks[sender][done.number] = 1
@@ -108,6 +110,7 @@ class UpdateTape:
             self.shown += sorted(rows)
             self._counts[done.number] = len(rows)
         self._seen |= rows
+        return int(self._counts[done.number])
 
     def finish(self, metadata: Mapping[str, Any]) -> Transcript:
         """The recording, once every round is over."""

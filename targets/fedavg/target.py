@@ -62,7 +62,7 @@ class FedAvg(Target):
 
     def disk_bytes(self, config: FedConfig) -> int:
         """Of the updates; about membership there are a few numbers for a candidate, and what models say of it."""
-        from privbench.targets.fedavg import tape
+        from privbench.targets.fedavg import matching, tape
         from privbench.targets.fedavg.defending import senders
         from privbench.targets.split_llama import models
         from privbench.targets.split_llama.cost import Setting, cost
@@ -74,11 +74,13 @@ class FedAvg(Target):
         )  # fmt: skip
         trained, shape = cost(setting, "full local").trained, setting.shape
         seen = len(senders(tuning.clients, config.defense))
-        return tape.disk_bytes(trained, seen, tuning.rounds, shape.vocabulary * shape.width)
+        updates = tape.disk_bytes(trained, seen, tuning.rounds, shape.vocabulary * shape.width)
+        return updates + matching.disk_bytes(tuning)
 
     def expected_seconds(self, config: FedConfig) -> float:
         """By the closed form of a step's FLOPs. About membership: the trainings, asking each about the pool, which is a
-        third of a step, and in the members' run a step for every candidate and round that is asked about.
+        third of a step, and in the members' run a step for every candidate and round that is asked about. One for each
+        questionnaire that the server fills in, too.
         """
         from privbench.targets.split_llama import models
         from privbench.targets.split_llama.cost import step_seconds
@@ -88,7 +90,8 @@ class FedAvg(Target):
         asked = (2 * tuning.train + tuning.population) / (3 * tuning.batch)
         models_made = (1 + tuning.references) * (tuning.reference_rounds * at_once + asked)
         more = models_made + tuning.asked * 2 * tuning.train / tuning.batch if tuning.asks_members else 0.0
-        steps = tuning.rounds * at_once + more
+        filled_in = tuning.forms * min(tuning.rounds, tuning.one_pass(tuning.most_held)) / tuning.batch
+        steps = tuning.rounds * at_once + filled_in + more
         return steps * step_seconds(models.shape_of(config.model), tuning.batch, tuning.rank)
 
     def threats(self, config: FedConfig) -> tuple[ThreatModel, ...]:

@@ -24,6 +24,8 @@ from privbench.targets.split_llama.halves import Client, Exchange, Server, excha
 from privbench.targets.split_llama.recipe import Recipe
 from privbench.targets.split_llama.tokens import Encoded
 
+BETAS = 0.9, 0.999
+"""By which Adam forgets its two moments in a step."""
 Taken = Callable[[int, Sequence[int], Exchange], None]
 """Called with the client, its respondents' numbers and what crossed about them."""
 
@@ -139,14 +141,12 @@ class Trainer:
             {"params": [item for item in self._trained if item not in head], "full": recipe.rate * factor},
             {"params": [item for item in self._trained if item in head], "full": recipe.rate},
         ]
-        self._adam = torch.optim.Adam(groups, fused=True)
+        self._adam = torch.optim.Adam(groups, betas=BETAS, fused=True)
 
     def step(self, number: int, share: int = 1) -> None:
         """One step on the gradients that are there; share: how many batches they are the sum of."""
-        warm = min((number + 1) / (self._recipe.warmup + 1), 1.0)
-        left = 1 - number / self._steps
         for group in self._adam.param_groups:
-            group["lr"] = group["full"] * min(warm, left)
+            group["lr"] = group["full"] * pace(number, self._recipe.warmup, self._steps)
         if share > 1:
             for item in self._trained:
                 if item.grad is not None:
@@ -168,6 +168,11 @@ class Trainer:
             number, _, name = item.partition("/")
             kept.setdefault(int(number), {})[name] = values
         self._adam.load_state_dict({**self._adam.state_dict(), "state": kept})
+
+
+def pace(number: int, warmup: int, steps: int) -> float:
+    """The share of the full rate at which a step is made: warm-up, and decay over all steps."""
+    return min((number + 1) / (warmup + 1), 1.0, 1 - number / steps)
 
 
 def stage(done: int, steps: int, seconds: float, loss: float, what: str = "step") -> str:

@@ -11,8 +11,9 @@ from scipy import stats
 from tiny_rounds import VOCABULARY, Rounds, rounds
 
 from privbench.attack import Hints, NotApplicable, Reconstruction, View, view_of
-from privbench.attacks.inversion.embedding_columns import EmbeddingColumns, touched
+from privbench.attacks.inversion.embedding_columns import EmbeddingColumns
 from privbench.attacks.inversion.forms import Form
+from privbench.columns import touched
 from privbench.recording import Transcript
 from privbench.threat import curious_server, server_with_updates
 

@@ -35,7 +35,7 @@ SHARED = {key: value for key, value in SETTINGS.items() if key not in ("steps", 
 SMALL: Mapping[str, str] = {**SHARED, "rounds": "3", "local_steps": "2", "prompting": "no"}
 ASKED: Mapping[str, str] = {**SMALL, "members": "yes", "references": "4", "reference_rounds": "3", "asked": "2"}
 POOL, POPULATION = 72, 12
-SMALL_ARRAYS = ("public/form/", "public/vocabulary")
+SMALL_ARRAYS = ("public/form/", "public/vocabulary", "read/drawn", "read/matches/")
 
 
 @pytest.fixture(scope="module")
@@ -309,21 +309,27 @@ def test_answers_are_read_from_a_recording_as_from_the_run(
     command_line: CommandLine, registry: Registry, llama: str, tmp_path: Path
 ) -> None:
     """One respondent a round: what the template does not hold is read. By the files alone, too."""
-    one = {**SMALL, "batch": "1", "local_steps": "1", "rounds": "12"}
-    given = replace(options(llama, one), attacks=("inversion",))
+    one = {**SMALL, "batch": "1", "local_steps": "1", "rounds": "12", "forms": "30"}
+    given = replace(options(llama, one), attacks=("inversion", "label/update-counts"))
     found = run_audit(given, registry).audit
     values = {item.id: item.value for item in found.findings if item.value is not None}
     assert {item.attack for item in found.findings if item.value is not None} == {
-        "inversion/embedding-columns", "inversion/span"
+        "inversion/embedding-columns", "inversion/span", "inversion/update-match", "label/update-counts"
     }  # fmt: skip
     assert found.inputs is not None
-    assert (found.inputs["records"], found.inputs["strongest"]) == (12, "inversion/embedding-columns")
+    assert found.inputs["records"] == 12
+    assert found.inputs["strongest"] in {"inversion/embedding-columns", "inversion/update-match"}
     read_of = {item["text"]: item["read"] for item in found.inputs["by_question"]}
     assert read_of["age"] > 0.25
+    counts = next(item for item in found.findings if item.attack == "label/update-counts")
+    assert (counts.metric, counts.n) == ("count-accuracy", 12)
+    assert counts.value is not None
+    assert counts.value > (counts.baseline or 0)
     for recording in (run := FedAvg().run(configured(llama, one), stream(0, "run"))).transcript, run.secrets:
         recording.save(tmp_path / recording.file_name())
     files = [f"--{kind.kind}={tmp_path / kind.file_name()}" for kind in (Transcript, Secrets)]
-    done = command_line("audit", *files, "--attacks", "inversion", "--out", "recorded", "--exit-zero")
+    attacks = "--attacks", "inversion,label/update-counts"
+    done = command_line("audit", *files, *attacks, "--out", "recorded", "--exit-zero")
     assert done.returncode == 0, done.stderr
     again = read(Path("recorded"))
     assert [threat["label"] for threat in again.threats] == ["curious server"]

@@ -227,7 +227,10 @@ def test_a_claim_at_delta_0_has_no_finite_epsilon_beside_it(registry: Registry, 
     assert "delta 0" in site["reason"]
 
 
-FURTHER = ("inversion/bisr", "inversion/embedding-columns", "inversion/noise-aware-token", "inversion/span")
+FURTHER = (
+    "inversion/bisr", "inversion/embedding-columns", "inversion/noise-aware-token", "inversion/span",
+    "inversion/update-match", "label/update-counts",
+)  # fmt: skip
 """Inversions for which a curious server of activations alone has too little."""
 
 

@@ -23,7 +23,8 @@ from privbench.membership import MembershipAttack
 from privbench.recording import MEMBER, Transcript
 from privbench.stats.auc import auc
 from privbench.targets.fedavg.defending import called
-from privbench.targets.fedavg.membership import Compared, blocks_of
+from privbench.targets.fedavg.gradients import blocks_of
+from privbench.targets.fedavg.membership import Compared
 from privbench.targets.split_llama.adapters import load_state, state
 from privbench.targets.split_llama.tune import batch_of
 from privbench.threat import server_told_of_members
