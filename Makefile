@@ -143,7 +143,7 @@ NO_PROMPTS := --set prompting=no
 MANY := --set train=2000
 SPLIT_SWEEP := sweep --target split-llama --attacks inversion/nearest-token --set steps=500 --set record=40 \
   --set public=0 --set prior=no $(BOTH_SWEEP)
-FED_SWEEP := sweep --target fedavg --attacks membership/update-cosine --set rounds=10 --set warmup=2 $(BOTH_SWEEP)
+FED_SWEEP := sweep --target fedavg --attacks inversion/embedding-columns --set rounds=10 --set warmup=2 $(BOTH_SWEEP)
 GRID := --set share=even,power,one-large --seeds 5 $(NO_PROMPTS) $(MANY)
 LEVELS_homogeneous := exhaustion
 LEVELS_moderate := exhaustion:low mood
