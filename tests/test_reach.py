@@ -83,8 +83,7 @@ def test_what_can_be_measured_is_not(registry: Registry, target: str, attack: st
     ],
 )
 def test_bad_input_of_split_llama_is_one_line(command_line: CommandLine, more: tuple[str, ...], message: str) -> None:
-    """Before training; a survey's outcomes are known once it is read, after the notice of what recordings take."""
     done = command_line("audit", "--target", "split-llama", *more, "--out", "out")
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
-    assert len([line for line in done.stderr.splitlines() if "the recordings take about" not in line]) == 1
+    assert len(done.stderr.splitlines()) == 1
