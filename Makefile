@@ -149,7 +149,7 @@ NO_PROMPTS := --set prompting=no
 MANY := --set train=2000
 SPLIT_SWEEP := sweep --target split-llama --attacks inversion/nearest-token --set steps=500 --set record=40 \
   --set public=0 --set prior=no $(BOTH_SWEEP)
-FED_SWEEP := sweep --target fedavg --attacks inversion/embedding-columns --set warmup=2 $(BOTH_SWEEP)
+FED_SWEEP := sweep --target fedavg --attacks inversion/embedding-columns --set warmup=2 --set forms=0 $(BOTH_SWEEP)
 TEN := --set rounds=10
 SPLIT_RATE := --set rate=1e-3
 FED_RATE := --set rate=8e-3

@@ -152,11 +152,11 @@ def nominal_multiplier(eps: float, sample_rate: float, steps: int, delta: float)
     if nominal_eps(high, sample_rate, steps, delta) > eps:
         raise InputError(
             f"nominal eps {eps:g} at delta {delta:g} is out of reach of Opacus RDP for q = {sample_rate:.3g} and "
-            f"{steps} steps, whatever the noise. Use a larger eps or delta, or --noise-multiplier."
+            f"{steps} steps, whatever the noise. Use a larger eps or delta, or give the noise itself instead of eps."
         )
     if nominal_eps(low, sample_rate, steps, delta) < eps:
         raise InputError(
-            f"nominal eps {eps:g} asks for almost no noise (z < {low}). Use a smaller eps or --noise-multiplier."
+            f"nominal eps {eps:g} asks for almost no noise (z < {low}). Use a smaller eps, or give the noise itself."
         )
     while high / low > 1 + 1e-6:
         middle = math.sqrt(low * high)

@@ -169,15 +169,7 @@ class AttackBase(ABC):
 
     def refusal(self, view: View) -> NotApplicable | None:
         """Why this attack cannot run on this view, or None."""
-        if not _acts(self.card, view.threat):
-            return NotApplicable(f"needs a party that changes what it sends; a {view.threat.label} does not")
-        missing = [channel for channel in self.card.channels if channel not in view.threat.channels]
-        if missing:
-            return NotApplicable(f"needs the channel {missing[0]}, which {view.threat.label} does not see")
-        unknown_to_it = [item for item in self.card.knowledge if item not in view.threat.knowledge]
-        if unknown_to_it:
-            return NotApplicable(f"needs to know the {unknown_to_it[0]}, which {view.threat.label} does not")
-        reason = self.lacks(view)
+        reason = unmet(self.card, view.threat) or self.lacks(view)
         return NotApplicable(reason) if reason else None
 
     def lacks(self, view: View) -> str | None:
@@ -238,6 +230,17 @@ def require_untold(view: View) -> None:
     """`InputError` where an attack would be scored on what it was told."""
     if np.intersect1d(view.candidates, view.hints.index).size:
         raise InputError("hints and scored records overlap; an attack may not be scored on what it was told.")
+
+
+def unmet(card: AttackCard, threat: ThreatModel) -> str | None:
+    """What the attack needs that this adversary does not do, see or know, or None."""
+    if not _acts(card, threat):
+        return f"needs a party that changes what it sends; a {threat.label} does not"
+    unseen = [channel for channel in card.channels if channel not in threat.channels]
+    if unseen:
+        return f"needs the channel {unseen[0]}, which {threat.label} does not see"
+    unknown = [item for item in card.knowledge if item not in threat.knowledge]
+    return f"needs to know the {unknown[0]}, which {threat.label} does not" if unknown else None
 
 
 def suffices(card: AttackCard, threat: ThreatModel) -> bool:

@@ -19,8 +19,8 @@ from privbench.findings_inputs import assemble_inputs, without_secret
 from privbench.findings_members import METRICS as MEMBER_METRICS
 from privbench.findings_members import assemble_members
 from privbench.invert import Inversions, invert_all
-from privbench.measure import Attacked, attack_all
-from privbench.membership import Membership, MembershipAttack, ask_all
+from privbench.measure import Attacked, at_one_place, attack_all, lacking_least
+from privbench.membership import Membership, MembershipAttack, ask_all, asking
 from privbench.recording import MEMBER, Secrets
 from privbench.recovery import METRICS as READ_METRICS
 from privbench.registry import Registry
@@ -89,6 +89,15 @@ def by_kind(names: Sequence[str], registry: Registry) -> Kinds:
         made = registry.get("attacks", name)
         kinds[next(kind for kind in kinds if issubclass(made, kind))].append(name)
     return {kind: tuple(found) for kind, found in kinds.items()}
+
+
+def adversary(attack: type[AttackBase], threats: Sequence[ThreatModel]) -> ThreatModel:
+    """The first adversary that lacks least of what an attack needs, of those who are after what it guesses."""
+    if issubclass(attack, Attack):
+        threats = at_one_place(threats)
+    elif issubclass(attack, MembershipAttack):
+        threats = asking(threats)
+    return lacking_least(attack.card, threats)
 
 
 def judge_parts(

@@ -37,6 +37,7 @@ from privbench.parts import (
     describe_moves,
     judge_parts,
 )
+from privbench.reach import require_measurable
 from privbench.record import Audit, hash_scores
 from privbench.references import cached_at, merged
 from privbench.registry import Registry
@@ -73,6 +74,7 @@ def prepare(options: AuditOptions, registry: Registry) -> Prepared:
     config = target.configure(options, registry)
     attacks = registry.select("attacks", options.attacks)
     resolved = target.describe(config)
+    require_measurable(options.target, target, config, resolved, attacks, registry)
     cell = cell_hash(options, resolved, attacks, target.fingerprint(config), registry)
     return Prepared(options, target, config, resolved, attacks, cell, target.disk_bytes(config))
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from privbench import accounting, pld
-from privbench.attack import Attack, AttackBase, Inversion, suffices
+from privbench.attack import AttackBase, Inversion, suffices
 from privbench.errors import InputError, RecordError
 from privbench.estimates import LEAST_KNOWN
-from privbench.measure import at_one_place, lacking_least
 from privbench.mechanism import Claim, Mechanism, gradient_mechanism
-from privbench.membership import MembershipAttack, asking
+from privbench.membership import MembershipAttack
+from privbench.parts import adversary
 from privbench.record import Audit, Finding
 from privbench.registry import BUILT_IN
 from privbench.threat import Channel, Party, ThreatModel
@@ -66,13 +66,8 @@ class Parts:
         return str(Party.SERVER) if name == "party" and self.resolved[name] == "" else self.resolved[name]
 
     def adversary(self, attack: type[AttackBase]) -> ThreatModel:
-        """The first adversary that lacks least of what an attack needs, of those who are after what it guesses."""
-        threats = self.threats
-        if issubclass(attack, Attack):
-            threats = at_one_place(threats)
-        elif issubclass(attack, MembershipAttack):
-            threats = asking(threats)
-        return lacking_least(attack.card, threats)
+        """`parts.adversary` of this record."""
+        return adversary(attack, self.threats)
 
     def able(self, attack: type[AttackBase]) -> ThreatModel | None:
         """The same, where it lacks nothing."""

@@ -30,6 +30,7 @@ from privbench.seeds import stream
 from privbench.target import Progress, Role, Target, TargetRun, Utility
 
 _POLL_SECONDS = 0.2
+_GRACE_SECONDS = 60.0
 _KEPT_SECONDS = 30 * 86_400
 RUN_FILE = "run.json"
 
@@ -183,10 +184,19 @@ def _in_processes(jobs: Mapping[Role, Job], parallel: int, progress: Progress, f
         for worker in workers:
             worker.process.join()
     finally:
-        for worker in workers:
-            worker.process.terminate()
-            worker.process.join()
+        _end(workers)
     return {role: done[role] for role in jobs}
+
+
+def _end(workers: Sequence[_Worker]) -> None:
+    """All at once; each has so long to end what it has started itself."""
+    for worker in workers:
+        worker.process.terminate()
+    latest = time.monotonic() + _GRACE_SECONDS
+    for worker in workers:
+        worker.process.join(max(latest - time.monotonic(), 0))
+        worker.process.kill()
+        worker.process.join()
 
 
 def start(process: BaseProcess) -> None:
@@ -210,8 +220,17 @@ def _require_alive(workers: Sequence[_Worker]) -> None:
 
 
 def _work(jobs: Connection, folder: Path, messages: Any) -> None:
-    """A worker's whole life. It ends by itself when its parent is gone: in a run, or while it waits for one."""
+    """A worker's whole life. It ends by itself when its parent is gone: in a run, or while it waits for one. Asked to
+    end, it leaves its run as by an error: a target may have processes of its own.
+    """
     parent = os.getppid()
+
+    def ended(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # who is cleaning up is not asked again
+        messages.cancel_join_thread()  # nobody reads them any more
+        raise SystemExit
+
+    signal.signal(signal.SIGTERM, ended)
     with contextlib.suppress(EOFError):  # nobody is there to give more
         for job in iter(jobs.recv, None):
             _make(job, folder / job.role, messages, parent)

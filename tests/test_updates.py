@@ -34,6 +34,8 @@ def arrays() -> Arrays:
 def test_a_recording_of_updates() -> None:
     made = Transcript(arrays(), {"parameters": NAMED, "samples": {"a": 5, "b": 2}, "missed": {"b": {"refused": [2]}}})
     assert senders(made.arrays) == ("a", "b")
+    shown = {"updates/a/shown": np.array([2, 0, 1]), "updates/b/shown": np.array([2, 0, 1])}
+    assert senders(Transcript(arrays() | shown).arrays) == ("a", "b")
     assert Transcript(arrays()).metadata["schema"] == "privbench/transcript/1"
 
 
@@ -57,6 +59,19 @@ def single(made: Arrays) -> None:
     made["asked/squares"] = np.ones((3, 4), np.float32)
 
 
+def without_updates(made: Arrays) -> None:
+    made["updates/a/shown"] = np.array([1, 0, 1])
+    del made["updates/a"]
+
+
+def negative(made: Arrays) -> None:
+    made["updates/a/shown"] = np.array([1, -1, 1])
+
+
+def unsent(made: Arrays) -> None:
+    made["updates/b/shown"] = np.array([2, 3, 0])
+
+
 @pytest.mark.parametrize(
     ("change", "metadata", "message"),
     [
@@ -65,6 +80,13 @@ def single(made: Arrays) -> None:
         (unmasked, {}, r"'updates/b' holds an update in round 1, and its mask says that none was sent"),
         (unlike, {}, r"'updates/a/squares' has R updates = 2 where"),
         (single, {}, r"'asked/squares' has type float32; allowed: float64"),
+        (
+            without_updates,
+            {},
+            r"'updates/a/shown' says of how many records .*; it needs that array and counts of 0 and",
+        ),
+        (negative, {}, r"'updates/a/shown' says of how many records .*; it needs that array and counts of 0 and above"),
+        (unsent, {}, r"'updates/b/shown' asks about 3 records of round 1, in which by 'updates/b/mask' nothing was"),
         (None, {"parameters": NAMED[:1]}, r"'parameters' in the metadata counts 6 numbers, an update has 7"),
         (None, {"parameters": "all"}, r"'parameters' in the metadata must be a list of \[name, shape\]"),
         (None, {"samples": {"c": 3}}, r"'samples' in the metadata names 'c', of whom there are no updates"),

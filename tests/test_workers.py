@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from privbench.record import validate
 from privbench.runner import AuditResult
 from privbench.seeds import stream
 from privbench.target import Target, TargetRun, Utility
-from privbench.workers import _work, load_run, save_run
+from privbench.workers import Job, _work, load_run, save_run
 
 UTILITY = Utility(
     "stress", "accuracy", 0.6, 0.5, 0.7, 90, "test", "most frequent answer", 0.4, None, 0.2, 0.1, 0.3, {"forest": 0.55}
@@ -86,3 +88,31 @@ def test_a_worker_that_waits_ends_when_nobody_is_left_to_give_it_a_job(tmp_path:
     inbox.close()
     worker.join(60)
     assert worker.exitcode == 0
+
+
+class Lasting(surveys.Surveyed):
+    """Its run takes an hour, and leaves a file behind when it is left."""
+
+    def run(self, config: Any, *given: Any, **more: Any) -> TargetRun:
+        try:
+            (Path(config) / "begun").touch()
+            time.sleep(3600)
+        finally:
+            (Path(config) / "cleaned").touch()
+        raise RuntimeError("it was to last")
+
+
+def test_a_worker_that_is_ended_leaves_its_run_as_by_an_error(tmp_path: Path) -> None:
+    """What a target has started is then ended too: clients in processes of their own, say."""
+    context = multiprocessing.get_context("spawn")
+    (outlet, inbox), messages = context.Pipe(duplex=False), context.Queue()
+    worker = context.Process(target=_work, args=(outlet, tmp_path, messages))
+    worker.start()
+    inbox.send(Job("audited", Lasting(), str(tmp_path), 0))
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    worker.terminate()
+    worker.join(60)
+    assert (worker.exitcode, (tmp_path / "cleaned").exists()) == (0, True)

@@ -23,6 +23,7 @@ from privbench.mechanism import Claim
 from privbench.options import AuditOptions
 from privbench.registry import Registry
 from privbench.target import Epsilon
+from privbench.targets.fedavg.defending import called
 from privbench.targets.split_llama.recipe import (
     DEFAULT_DATA,
     DEFAULT_MODEL,
@@ -31,6 +32,7 @@ from privbench.targets.split_llama.recipe import (
     read_recipe,
     require_data,
 )
+from privbench.targets.split_llama.system import WATCHED
 
 NAME = "fedavg"
 RUNTIMES = ("own", "flower-simulation", "flower-grpc")
@@ -122,6 +124,10 @@ class FedTuning(Recipe):
         for client, number in listed:
             table[number - 1 : number, client - 1] = True  # a shorter run does not have every round
         return table
+
+    def always_leaves(self, client: int) -> bool:
+        """Whether this client is named as dropping out of every round."""
+        return {number for one, number in self._leaving[1] if one == client + 1} == set(range(1, self.rounds + 1))
 
     @property
     def _leaving(self) -> tuple[float, tuple[tuple[int, int], ...]]:
@@ -225,17 +231,36 @@ def resolve(options: AuditOptions, registry: Registry) -> FedConfig:
             "--defense dp-sgd:clip=1,noise=1, or --eps with a --defense."
         )
     if len(options.defenses) > 1:
-        raise InputError(f"fedavg takes one --defense, got {len(options.defenses)}.")
+        raise InputError(
+            f"fedavg takes one --defense, got {len(options.defenses)}: {', '.join(options.defenses)}; what several of "
+            "them promise together is not accounted for. Leave all but one out."
+        )
     if options.party not in (None, "server"):
         raise unknown("party", str(options.party), ("server",))
     data, model = options.data or DEFAULT_DATA, options.model or DEFAULT_MODEL
     tuning = read_recipe(FedTuning, model, options.settings, _PRETRAINED, NAME)
     require_data(data, NAME, tuning.schema)
     spec = options.defenses[0] if options.defenses else "none"
+    defense = _defense(spec, options.eps, registry, tuning, options.delta)
+    _require_read(tuning, defense)
     return FedConfig(
-        data=data, model=model, tuning=tuning, seed=options.seed, defense=_defense(spec, options.eps, registry, tuning,
-        options.delta), defense_spec=spec, eps=options.eps, delta=options.delta,
+        data=data, model=model, tuning=tuning, seed=options.seed, defense=defense, defense_spec=spec, eps=options.eps,
+        delta=options.delta,
     )  # fmt: skip
+
+
+def _require_read(tuning: FedTuning, defense: UpdateDefense | None) -> None:
+    """`InputError` where all whose respondents are to be read are named as dropping out of every round. What chance
+    drops or does not draw is known only when the run is over.
+    """
+    summed = defense is not None and defense.summed
+    watched = range(0, tuning.clients, tuning.surveys) if summed else (WATCHED,)
+    if all(tuning.always_leaves(client) for client in watched):
+        who = ", ".join(map(called, watched))
+        raise InputError(
+            f"drop {tuning.drop}: {who}, whose respondents are to be read, would send no update in any round; leave "
+            "one round out of it at least."
+        )
 
 
 def _defense(spec: str, eps: float | None, registry: Registry, tuning: FedTuning, delta: float) -> UpdateDefense | None:

@@ -58,6 +58,7 @@ class FedAvg(Target):
 
         if config.tuning.runtime != "own":
             require_flower()
+        respondents.require_outcomes(config.data, config.tuning)
         return respondents.file_hash(config.data) + models.file_hash(config.model)
 
     def disk_bytes(self, config: FedConfig) -> int:

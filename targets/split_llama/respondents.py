@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +55,15 @@ class Respondents:
             return f"Survey {self.splits.train.schema.title}, {NOBODYS}"
         who = ", ".join(str(client + 1) for client in self.clients)
         return f"Survey {self.splits.train.schema.title}, client{'s' if len(self.clients) > 1 else ''} {who}"
+
+
+def require_outcomes(data: str, tuning: Recipe) -> None:
+    """`InputError` for an outcome that no question of an invented survey asks for; others are known by their files."""
+    for part in (*parts_of(data, tuning), *filter(None, [unseen_of(data, tuning)])):
+        if invented(part.data):
+            _survey(replace(part, train=1, validation=1, test=1), np.random.default_rng(0)).schema.outcome(
+                part.outcome or None
+            )
 
 
 def load(data: str, tuning: Recipe, rng: np.random.Generator) -> tuple[Respondents, ...]:

@@ -59,6 +59,7 @@ class SplitLlama(Target):
         from privbench.targets.split_llama.config import require_depth
 
         require_depth(config)
+        respondents.require_outcomes(config.data, config.tuning)
         return respondents.file_hash(config.data) + models.file_hash(config.model)
 
     def disk_bytes(self, config: SplitLlamaConfig) -> int:

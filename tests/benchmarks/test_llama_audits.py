@@ -9,19 +9,22 @@ from typing import Any
 import pytest
 from auditing import audited
 
-LLAMA = ("--target", "split-llama")
 
-
-def measure(benchmark: Any, out: Path, *arguments: str, fresh: bool = True) -> None:
+def measure(benchmark: Any, out: Path, *arguments: str, target: str = "split-llama", fresh: bool = True) -> None:
     """extra: peak_mb, the proportional set size of all processes."""
     found: list[tuple[float, float]] = []
-    benchmark.pedantic(lambda: found.append(audited(out, *LLAMA, *arguments, fresh=fresh)), rounds=1)
+    benchmark.pedantic(lambda: found.append(audited(out, "--target", target, *arguments, fresh=fresh)), rounds=1)
     benchmark.extra_info["peak_mb"] = round(found[0][1])
 
 
 def test_every_attack_on_the_synthetic_survey(benchmark: Any, tmp_path: Path) -> None:
     """Required: under 150 s on 2 cores, reference models included, and under 2 GB."""
     measure(benchmark, tmp_path)
+
+
+def test_every_attack_on_federated_averaging(benchmark: Any, tmp_path: Path) -> None:
+    """Required: under 150 s on 2 cores, reference models included, and under 2 GB."""
+    measure(benchmark, tmp_path, target="fedavg")
 
 
 def test_every_attack_on_the_dass_items(benchmark: Any, tmp_path: Path, real_data: Path) -> None:

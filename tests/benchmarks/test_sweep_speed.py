@@ -38,6 +38,18 @@ def test_a_finished_sweep_is_read_again(benchmark: Any, tmp_path: Path) -> None:
     benchmark.pedantic(sweep, args=(tmp_path / "sweep", 2, 10), rounds=5)
 
 
+def test_a_finished_grid_of_federated_averaging_is_read_again(benchmark: Any, tmp_path: Path) -> None:
+    """Required: within seconds, the interpreter's start and a look at the models included; nothing is trained again."""
+    sizes = ("train=48", "validation=8", "test=16", "rounds=2", "members=no", "prompting=no", "share=even,power")
+    grid = ["sweep", "--target", "fedavg", "--attacks", "inversion/embedding-columns", "--seeds", "2", "--quiet"]
+    grid += [part for item in sizes for part in ("--set", item)] + ["--out", str(tmp_path / "sweep")]
+    privbench(*grid)
+    made = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("audit.json")}
+    benchmark.pedantic(privbench, args=grid, rounds=3)
+    assert len(made) == 4
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("audit.json")} == made
+
+
 def test_two_workers_against_one(benchmark: Any, tmp_path: Path) -> None:
     """Required: at least 1.7 times as fast on independent cells (extra: ratio, median of three pairs in turn).
 

@@ -194,8 +194,26 @@ def test_nobody_is_asked_about_twice(llama: str) -> None:
 
 
 def test_who_never_sends_cannot_be_read(llama: str) -> None:
+    """Known before training where it is named in every round; by chance it is known when the run is over."""
+    with pytest.raises(InputError, match="client-1, whose respondents are to be read, would send no update in any"):
+        configured(llama, drop="1@3:1@1:2@1:1@2")
+    assert configured(llama, drop="1@1:1@2:2@3").tuning.drop == "1@1:1@2:2@3"
     with pytest.raises(InputError, match="client-1, whose respondents are to be read, sent no update in any round"):
-        ran(llama, drop="1@1:1@2:1@3")
+        ran(llama, rounds="1", drop="0.999999999")
+
+
+def test_of_sums_all_who_hold_the_survey_must_never_send(llama: str) -> None:
+    """Clients 1 and 3 hold the first of two surveys; without sums the first client alone is read."""
+    several = {**SMALL, "schema": "moderate", "clients": "4", "rounds": "1"}
+    for defenses, drop, message in (
+        ((), "1@1", "client-1, whose"),
+        (("secure-aggregation",), "1@1:3@1", "client-1, client-3, whose"),
+    ):
+        asked = AuditOptions("fedavg", model=llama, defenses=defenses, settings={**several, "drop": drop})
+        with pytest.raises(InputError, match=message):
+            FedAvg().configure(asked, default_registry())
+    one = AuditOptions("fedavg", model=llama, defenses=("secure-aggregation",), settings={**several, "drop": "1@1"})
+    assert FedAvg().configure(one, default_registry()).tuning.drop == "1@1"
 
 
 def test_clients_of_one_mind_are_said(llama: str) -> None:
@@ -251,10 +269,11 @@ def test_everybody_is_trained_on_however_few_rounds_there_are(llama: str, member
 
 
 def test_members_that_no_update_was_trained_on_are_flagged(llama: str) -> None:
-    run = ran(llama, MEMBERS, base=ASKED, drop="1@1:1@2:1@3")
+    missing = {"rounds": "4", "drop": "1@1:1@2:1@3"}  # of the audited run, the fourth is left
+    run = ran(llama, MEMBERS, base=ASKED, **missing)
     assert run.flags == (UNTRAINED,)
     assert not run.transcript.array("updates/client-1/mask").any()
-    assert ran(llama, f"{REFERENCE}1", base=ASKED, drop="1@1:1@2:1@3").flags == ()
+    assert ran(llama, f"{REFERENCE}1", base=ASKED, **missing).flags == ()
 
 
 def test_a_reference_holds_no_answers_and_no_updates(llama: str) -> None:
@@ -346,6 +365,10 @@ def test_exit_codes_of_the_command_line(command_line: CommandLine, llama: str, t
         ("clients=0",): "clients must be a positive number, got 0.",
         ("clients=40",): "clients = 40, train = 36: each client needs a respondent",
         ("share=3:0:1",): "share 3:0:1: 3 clients need 3 positive numbers.",
+        ("share=nan:1:1",): "share",
+        ("share=1:1",): "share 1:1: 3 clients need 3 positive numbers.",
+        ("drop=1@1:1@2:1@3",): "client-1, whose respondents are to be read, would send no update in any round",
+        ("outcome=zzz",): "unknown outcome 'zzz'",
         ("local_steps=0",): "local_steps must be a positive number, got 0.",
         ("drop=4@1",): "drop 4@1: give a number from 0 to below 1, or client@round",
         ("members=yes", "train=40", "clients=20"): "membership: no coin put a respondent of client",

@@ -107,7 +107,12 @@ def test_of_sums_there_is_one_sender(llama: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"defenses": ("dp-sgd", "top-k")}, "fedavg takes one --defense, got 2"),
+        ({"defenses": ("dp-sgd", "top-k")}, "takes one --defense, got 2: dp-sgd, top-k; what several"),
+        (
+            {"defenses": ("dp-sgd",), "eps": 1e-4},
+            "Use a larger eps or delta, or give the noise itself",
+        ),
+        ({"defenses": ("dp-sgd",), "eps": 1e6}, "asks for almost no noise .* or give the noise itself"),
         ({"defenses": ("dp-sgd:noise=1",), "eps": 1.0}, "--eps sets the noise of dp-sgd: leave noise= out, or --eps"),
         ({"defenses": ("top-k",), "eps": 1.0}, "defence top-k promises no eps: leave --eps out"),
         ({"defenses": ("dp-sgd",), "eps": float("inf")}, "--eps inf says that nothing is promised"),

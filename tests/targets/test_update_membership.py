@@ -13,21 +13,29 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from test_rounds import Run, people, whole
+from test_rounds import PARTS, STEP, Run, people, whole
+from torch import Tensor
 
 from privbench.attack import Hints, NotApplicable, view_of
 from privbench.attacks.membership.fedmia import FedMia
 from privbench.attacks.membership.nasr import Nasr
 from privbench.attacks.membership.update_cosine import UpdateCosine
-from privbench.membership import MembershipAttack
+from privbench.defenses.updates import UpdateGaussian, bounded
+from privbench.findings import Header
+from privbench.findings_members import assemble_members
+from privbench.membership import Exposed, Membership, MembershipAttack
+from privbench.record import Finding
 from privbench.recording import MEMBER, Transcript
+from privbench.registry import default_registry
 from privbench.stats.auc import auc
+from privbench.targets.fedavg.config import FedTuning
 from privbench.targets.fedavg.defending import called
 from privbench.targets.fedavg.gradients import blocks_of
 from privbench.targets.fedavg.membership import Compared
+from privbench.targets.fedavg.rounds import federate
 from privbench.targets.split_llama.adapters import load_state, state
-from privbench.targets.split_llama.tune import batch_of
-from privbench.threat import server_told_of_members
+from privbench.targets.split_llama.tune import Shard, batch_of
+from privbench.threat import server_told_of_members, server_with_updates_and_candidates
 
 HELD, ROUNDS, TOLD = (8,) * 5, 3, 20
 TRAINED = sum(HELD)
@@ -108,3 +116,52 @@ def test_blocks_are_parts_of_the_model_and_add_up() -> None:
         parts = [np.asarray(arrays[f"{name}/{block}"]) for block in blocks]
         assert np.sum(parts, axis=0) == pytest.approx(np.asarray(arrays[name]), rel=1e-12)
         assert all(np.any(part) for part in parts)
+
+
+# A claim about records, held against one training of the target's own rounds
+
+
+@dataclass(frozen=True)
+class NoNoise(UpdateGaussian):
+    """Claims what its noise would give, and leaves the noise away."""
+
+    def sent(self, update: Tensor, generator: torch.Generator) -> Tensor:
+        return bounded(update, self.clip)
+
+
+def guessed(kind: type[UpdateGaussian], seed: int) -> Finding:
+    """One averaging of those whom fair coins put in, of 80, under a claim of eps 1; the guesses of update-cosine."""
+    rng = np.random.default_rng(seed)
+    pool, coins = people(2 * TRAINED, seed=seed), rng.integers(0, 2, 2 * TRAINED).astype(np.uint8)
+    held = [tuple(pool[row] for row in part) for part in np.array_split(rng.permutation(np.flatnonzero(coins)), 5)]
+    largest = max(map(len, held))
+    tuning = FedTuning(**{**STEP, **PARTS, "clients": 5, "local_steps": 2, "rounds": ROUNDS, "batch": largest})
+    course = tuning.course(ROUNDS)
+    defense = kind(clip=0.5).at(1.0, 1e-5, course)
+    compared = Compared(whole(torch.float32), pool, [called(client) for client in range(5)], range(ROUNDS), len(pool))
+    shards = tuple(map(Shard, held))
+    for done in federate(whole(torch.float32), shards, tuning, ROUNDS, rng, lambda stage, share: None, defense):
+        compared.add(done, lambda stage, share: None)
+    threat, everybody = server_with_updates_and_candidates(), np.arange(len(pool))
+    view = view_of(
+        threat, Transcript(compared.arrays), secret=MEMBER, moved=(), candidates=everybody, hints=Hints.none()
+    )
+    scores = UpdateCosine()(view, rng)
+    assert not isinstance(scores, NotApplicable)
+    claim = defense.claim(course, 1e-5)
+    assert claim.eps == pytest.approx(1.0, rel=1e-4)
+    exposed = {UpdateCosine.card.name: Exposed(UpdateCosine.card, threat, scores)}
+    asked = Membership(exposed, {}, everybody, coins, None, len(pool), 0, claim)
+    judged = assemble_members(Header("fedavg", 0, "none", None), asked, default_registry())
+    (found,) = [item for item in judged.findings if item.metric == "guesses"]
+    return found
+
+
+def test_a_claim_without_its_noise_is_exceeded() -> None:
+    """Positive control of dp-members: 16 guesses about one training; eps 1 lets 73% be right."""
+    assert [guessed(NoNoise, seed).verdict for seed in range(2)] == ["EXCEEDED"] * 2
+
+
+def test_a_claim_with_its_noise_is_not() -> None:
+    """The noise of eps 1 makes guesses tosses: 15 or 16 of 16 right ones, which alone exceed, come once in 3,800."""
+    assert {guessed(UpdateGaussian, seed).verdict for seed in range(2)} == {"INCONCLUSIVE"}
