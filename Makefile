@@ -28,7 +28,8 @@ MATCH := --attacks label,inversion --exit-zero --seed 1 --set members=no --set p
 updates: $(VENV)/.installed
 	$(BIN)/privbench audit --target fedavg $(UPDATES) --set batch=1 --set local_steps=1 --set rounds=60 --out out/updates-1
 	$(BIN)/privbench audit --target fedavg $(UPDATES) --set rounds=3 --out out/updates-40
-	$(BIN)/privbench audit --target fedavg $(MATCH) --set batch=1 --set local_steps=1 --set rounds=40 --out out/match-1
+	$(BIN)/privbench audit --target fedavg $(UPDATES) --attacks label,inversion --seed 2 --set forms=100 --set batch=1 \
+	    --set local_steps=1 --set rounds=24 --out out/match-1
 	$(BIN)/privbench audit --target fedavg $(MATCH) --out out/match-40
 
 bench: $(VENV)/.installed-test
