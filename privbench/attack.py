@@ -236,11 +236,11 @@ def unmet(card: AttackCard, threat: ThreatModel) -> str | None:
     """What the attack needs that this adversary does not do, see or know, or None."""
     if not _acts(card, threat):
         return f"needs a party that changes what it sends; a {threat.label} does not"
-    unseen = [channel for channel in card.channels if channel not in threat.channels]
-    if unseen:
-        return f"needs the channel {unseen[0]}, which {threat.label} does not see"
-    unknown = [item for item in card.knowledge if item not in threat.knowledge]
-    return f"needs to know the {unknown[0]}, which {threat.label} does not" if unknown else None
+    for channel in card.channels:
+        if channel not in threat.channels:
+            return f"needs the channel {channel}, which {threat.label} does not see"
+    unknown = next((item for item in card.knowledge if item not in threat.knowledge), None)
+    return None if unknown is None else f"needs to know the {unknown}, which {threat.label} does not"
 
 
 def suffices(card: AttackCard, threat: ThreatModel) -> bool:

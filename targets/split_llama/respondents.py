@@ -58,12 +58,12 @@ class Respondents:
 
 
 def require_outcomes(data: str, tuning: Recipe) -> None:
-    """`InputError` for an outcome that no question of an invented survey asks for; others are known by their files."""
-    for part in (*parts_of(data, tuning), *filter(None, [unseen_of(data, tuning)])):
+    """`InputError` for an outcome that an invented survey lacks; those of others are known once files are read."""
+    unseen = unseen_of(data, tuning)
+    for part in (*parts_of(data, tuning), *(() if unseen is None else (unseen,))):
         if invented(part.data):
-            _survey(replace(part, train=1, validation=1, test=1), np.random.default_rng(0)).schema.outcome(
-                part.outcome or None
-            )
+            few = replace(part, train=1, validation=1, test=1)
+            _survey(few, np.random.default_rng(0)).schema.outcome(part.outcome or None)
 
 
 def load(data: str, tuning: Recipe, rng: np.random.Generator) -> tuple[Respondents, ...]:
