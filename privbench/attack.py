@@ -169,7 +169,7 @@ class AttackBase(ABC):
 
     def refusal(self, view: View) -> NotApplicable | None:
         """Why this attack cannot run on this view, or None."""
-        reason = unmet(self.card, view.threat) or self.lacks(view)
+        reason = next(iter(unmet(self.card, view.threat)), None) or self.lacks(view)
         return NotApplicable(reason) if reason else None
 
     def lacks(self, view: View) -> str | None:
@@ -232,31 +232,18 @@ def require_untold(view: View) -> None:
         raise InputError("hints and scored records overlap; an attack may not be scored on what it was told.")
 
 
-def unmet(card: AttackCard, threat: ThreatModel) -> str | None:
-    """What the attack needs that this adversary does not do, see or know, or None."""
-    if not _acts(card, threat):
-        return f"needs a party that changes what it sends; a {threat.label} does not"
-    for channel in card.channels:
-        if channel not in threat.channels:
-            return f"needs the channel {channel}, which {threat.label} does not see"
-    unknown = next((item for item in card.knowledge if item not in threat.knowledge), None)
-    return None if unknown is None else f"needs to know the {unknown}, which {threat.label} does not"
-
-
-def suffices(card: AttackCard, threat: ThreatModel) -> bool:
-    """Whether this adversary sees and knows all that the attack needs."""
-    return lacking(card, threat) == 0
-
-
-def lacking(card: AttackCard, threat: ThreatModel) -> int:
-    """How many of the things that the attack needs this adversary does not have."""
-    unseen, unknown = set(card.channels) - threat.channels, set(card.knowledge) - threat.knowledge
-    return len(unseen) + len(unknown) + (not _acts(card, threat))
-
-
-def _acts(card: AttackCard, threat: ThreatModel) -> bool:
-    """Whether this party does what the attack asks of it: who may act may also look on."""
-    return card.behaviour in (Behaviour.CURIOUS, threat.behaviour)
+def unmet(card: AttackCard, threat: ThreatModel) -> tuple[str, ...]:
+    """What the attack needs that this adversary does not do, see or know: who may act may also look on."""
+    acts = card.behaviour in (Behaviour.CURIOUS, threat.behaviour)
+    return (
+        *(() if acts else (f"needs a party that changes what it sends; a {threat.label} does not",)),
+        *(
+            f"needs the channel {c}, which {threat.label} does not see"
+            for c in card.channels
+            if c not in threat.channels
+        ),
+        *(f"needs to know the {k}, which {threat.label} does not" for k in card.knowledge if k not in threat.knowledge),
+    )
 
 
 def view_of(

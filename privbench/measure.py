@@ -17,8 +17,8 @@ from privbench.attack import (
     NotApplicable,
     Scores,
     View,
-    lacking,
     stream_names,
+    unmet,
     view_of,
 )
 from privbench.errors import InputError
@@ -237,7 +237,7 @@ def at_one_place(threats: Sequence[ThreatModel]) -> tuple[ThreatModel, ...]:
 
 def lacking_least(card: AttackCard, threats: Sequence[ThreatModel]) -> ThreatModel:
     """The first threat model that lacks least of what the attack needs; one that lacks something is refused by it."""
-    return min(threats, key=lambda threat: lacking(card, threat))
+    return min(threats, key=lambda threat: len(unmet(card, threat)))
 
 
 def _reorder(scores: Scores, order: npt.NDArray[np.int64]) -> Scores:

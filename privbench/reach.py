@@ -36,8 +36,8 @@ def require_measurable(
     reasons: dict[str, str] = {}
     for asked in attacks:
         made = registry.get("attacks", asked)
-        why = _out_of_reach(made, held) or unmet(made.card, adversary(made, target.threats(config)))
-        why = why or _lacks_public(made, settings)
+        needs = unmet(made.card, adversary(made, target.threats(config)))
+        why = _out_of_reach(made, held) or next(iter(needs), None) or _lacks_public(made, settings)
         if why is None:
             return
         reasons.setdefault(why, asked)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from privbench import accounting, pld
-from privbench.attack import AttackBase, Inversion, suffices
+from privbench.attack import AttackBase, Inversion, unmet
 from privbench.errors import InputError, RecordError
 from privbench.estimates import LEAST_KNOWN
 from privbench.mechanism import Claim, Mechanism, gradient_mechanism
@@ -72,7 +72,7 @@ class Parts:
     def able(self, attack: type[AttackBase]) -> ThreatModel | None:
         """The same, where it lacks nothing."""
         found = self.adversary(attack)
-        return found if suffices(attack.card, found) else None
+        return None if unmet(attack.card, found) else found
 
     def lacks(self, attack: type[AttackBase], findings: Sequence[Finding]) -> bool:
         """Whether an attack may have too little: reference models, known records to learn from or others to be asked

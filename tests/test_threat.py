@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from privbench.attack import suffices
+from privbench.attack import unmet
 from privbench.registry import Registry
 from privbench.threat import (
     Behaviour,
@@ -122,10 +122,10 @@ def test_an_attack_that_reads_labels_says_so_and_has_somebody_to_run_it(registry
     """The hijacking server judges beside the training's labels, and reads beside those of whom it asks about."""
     fsha, sdar = (registry.get("attacks", f"inversion/{name}").card for name in ("fsha", "sdar"))
     assert {Channel.LABELS, Channel.OUTPUTS} <= set(fsha.channels)
-    assert suffices(fsha, malicious_server())
-    assert not suffices(fsha, replace(malicious_server(), channels=malicious_server().channels - {Channel.LABELS}))
+    assert not unmet(fsha, malicious_server())
+    assert unmet(fsha, replace(malicious_server(), channels=malicious_server().channels - {Channel.LABELS}))
     assert Channel.OUTPUTS in sdar.channels
-    assert suffices(sdar, server_with_patients())
+    assert not unmet(sdar, server_with_patients())
 
 
 def test_a_server_that_was_told_of_the_defence_has_a_name_of_its_own() -> None:
