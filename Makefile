@@ -215,10 +215,11 @@ $(BOTH)/specialists/%/sweep.json: | $(VENV)/.installed
 LEAK_split := --target split-llama
 LEAK_fedavg := --target fedavg
 LEAK_one-record := --target fedavg --set batch=1 --set local_steps=1 --set rounds=100
+LEAK_four-records := --target fedavg --set batch=4 --set local_steps=1 --set rounds=50
 LEAK_secure-aggregation := --target fedavg --defense secure-aggregation
 LEAK_top-k := --target fedavg --defense top-k:share=0.01
 LEAK_dp-sgd := --target fedavg --defense dp-sgd:clip=1 --eps 2
-LEAKS := split fedavg one-record secure-aggregation top-k dp-sgd
+LEAKS := split fedavg one-record four-records secure-aggregation top-k dp-sgd
 $(BOTH)/leakage/%/audit.json: | $(VENV)/.installed
 	$(BIN)/privbench audit $(LEAK_$*) --set prompting=no --out $(@D) --exit-zero
 

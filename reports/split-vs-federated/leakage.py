@@ -9,11 +9,12 @@ from privbench import record
 from privbench.record import Audit, Finding
 from privbench.report.words import interval, number, short_name
 
-ANSWERS, AUC = "answer-accuracy", "auc"
+ANSWERS, COUNTS, AUC = "answer-accuracy", "count-accuracy", "auc"
 SYSTEMS: Mapping[str, str] = {
     "split": "split, labels at the server",
     "fedavg": "FedAvg, 5 steps of 8 a round",
     "one-record": "FedAvg, one respondent a round",
+    "four-records": "FedAvg, four respondents a round",
     "secure-aggregation": "FedAvg, secure aggregation",
     "top-k": "FedAvg, 1% of the numbers",
     "dp-sgd": "FedAvg, DP-SGD at eps 2",
@@ -23,20 +24,21 @@ SYSTEMS: Mapping[str, str] = {
 
 def leakage(folder: Path) -> Iterator[str]:
     """One row for each system: answers read, membership told, and what that takes."""
-    yield "| system | who | of a respondent's answers | one reply for all | trained on? best AUC | accuracy |"
-    yield "|---|---|---|---|---|---|"
+    head = ("system", "who", "of a respondent's answers", "one reply for all", "a round's outcomes counted")
+    head = (*head, "the same counts for all", "trained on? best AUC", "accuracy")
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
     for name, system in SYSTEMS.items():
         if name not in audits(folder):
-            yield f"| {system} | not run yet | – | – | – | – |"
+            yield f"| {system} | not run yet |{' – |' * (len(head) - 2)}"
             continue
         audit = record.read(folder / name)
-        read, told = best(audit, ANSWERS), best(audit, AUC)
+        read, counted, told = (best(audit, metric) for metric in (ANSWERS, COUNTS, AUC))
         useful = next(item for item in audit.utility if item["metric"] == "accuracy")
-        yield (
-            f"| {system} | {'server' if read is None else read.threat_model} | {shown(read)} "
-            f"| {'–' if read is None or read.baseline is None else number(read.baseline)} | {shown(told)} "
-            f"| {number(useful['value'])} ({number(useful['baseline'])}) |"
-        )
+        who = "server" if read is None else read.threat_model
+        of_all = f"{shown(counted)} | {without(counted)} | {shown(told)}"
+        learnt = f"{number(useful['value'])} ({number(useful['baseline'])})"
+        yield f"| {system} | {who} | {shown(read)} | {without(read)} | {of_all} | {learnt} |"
 
 
 def audits(folder: Path) -> list[str]:
@@ -55,6 +57,11 @@ def shown(finding: Finding | None) -> str:
         return "–"
     ends = "" if finding.low is None or finding.high is None else f" {interval(finding.low, finding.high)}"
     return f"{number(finding.value)}{ends}, {short_name(finding.attack)}"
+
+
+def without(finding: Finding | None) -> str:
+    """What is right without an attack."""
+    return "–" if finding is None or finding.baseline is None else number(finding.baseline)
 
 
 def verdicts(folder: Path) -> Iterator[str]:
