@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 Floats = npt.NDArray[np.floating[Any]]
 Index = npt.NDArray[np.int64]
@@ -35,19 +36,32 @@ def in_common(truth: Sequence[Hashable], read: Sequence[Hashable], rounds: Index
     return np.array(found, np.float64)
 
 
-def by_constant(truth: Sequence[Hashable], rounds: Index) -> float:
-    """How many are in common with the better of two guesses that are the same for every round: that all answers are as
-    frequent, or as frequent as they are among all respondents, which takes to know that.
+def likeliest(shares: Floats, whole: int) -> Index:
+    """The counts [K] that a draw of `whole` answers with these shares has most in common with, on average.
+
+    Answer k said c times brings sum over i <= c of P(n_k >= i), each less than the one before: the largest are taken.
     """
-    counts = Counter(truth)
-    answers = list(counts)
-    overall = np.array([counts[answer] for answer in answers]) / len(truth)
+    brings = stats.binom.sf(np.arange(whole), whole, shares[:, None])
+    taken = np.argsort(-brings, axis=None, kind="stable")[:whole]
+    counts: Index = np.bincount(taken // whole, minlength=len(shares))
+    return counts
+
+
+def by_constant(truth: Sequence[Hashable], rounds: Index) -> float:
+    """How many are in common with the better of two guesses that are the same for every round of a size: that all
+    answers are as frequent, or what is best for who knows how frequent each is among all respondents.
+    """
+    frequent = Counter(truth)
+    answers = list(frequent)
+    overall = np.array([frequent[answer] for answer in answers]) / len(truth)
+    even = np.full(len(answers), 1 / len(answers))
+    sizes = np.unique(rounds, return_counts=True)[1]
     best = 0.0
-    for shares in (overall, np.full(len(answers), 1 / len(answers))):
+    for guesses in ({n: likeliest(overall, n) for n in sizes}, {n: apportioned(even, n) for n in sizes}):
         read = list[Hashable](truth)
         for number in np.unique(rounds):
             rows = np.flatnonzero(rounds == number)
-            said = np.repeat(np.arange(len(answers)), apportioned(shares, len(rows)))
+            said = np.repeat(np.arange(len(answers)), guesses[len(rows)])
             for i, k in zip(rows, said, strict=True):
                 read[i] = answers[k]
         best = max(best, float(in_common(truth, read, rounds).sum()))

@@ -180,8 +180,9 @@ def gradient_mechanism(mechanisms: Sequence[Mechanism], site: str) -> Mechanism 
 
 
 def input_mechanism(mechanisms: Sequence[Mechanism], victim: str) -> Mechanism | None:
-    """The mechanism on the activations that `victim` sends, or None when nobody described it."""
-    return _mechanism_on(Channel.ACTIVATIONS, mechanisms, victim)
+    """The mechanism on the activations or updates that `victim` sends, or None when nobody described it."""
+    found = (_mechanism_on(channel, mechanisms, victim) for channel in (Channel.ACTIVATIONS, Channel.UPDATES))
+    return next(filter(None, found), None)
 
 
 def _mechanism_on(channel: Channel, mechanisms: Sequence[Mechanism], party: str) -> Mechanism | None:

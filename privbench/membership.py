@@ -34,10 +34,12 @@ _LEAST = 20
 class MembershipAttack(AttackBase):
     """Base of all attacks that score how likely a record was trained on. Authors write `run` and a card.
 
-    least_references: models trained on balanced halves of the records without which it cannot be run.
+    least_references: models trained on balanced halves of the records without which it cannot be run. least_senders:
+    updates that come in one round, if it needs to hold them against each other.
     """
 
     least_references: ClassVar[int] = 0
+    least_senders: ClassVar[int] = 0
 
     def __call__(self, view: View, rng: np.random.Generator) -> Scores | NotApplicable:
         refused = self.refusal(view)

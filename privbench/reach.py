@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privbench.attack import Attack, AttackBase, Inversion, unmet
+from privbench.defenses.updates import SecureAggregation
 from privbench.errors import InputError
 from privbench.estimates import Estimation
 from privbench.membership import MembershipAttack
@@ -38,6 +39,7 @@ def require_measurable(
         made = registry.get("attacks", asked)
         needs = unmet(made.card, adversary(made, target.threats(config)))
         why = _out_of_reach(made, held) or next(iter(needs), None) or _lacks_public(made, settings)
+        why = why or _lacks_senders(made, most_senders(resolved, settings))
         if why is None:
             return
         reasons.setdefault(why, asked)
@@ -54,11 +56,27 @@ def _out_of_reach(attack: type[AttackBase], held: Mapping[str, Mapping[str, Any]
     return f"needs {least} reference models, there are {references}" if references < least else None
 
 
+def most_senders(resolved: Mapping[str, Any], settings: Mapping[str, Any]) -> int | None:
+    """Of updates that a server sees in one round; None where no rounds are averaged."""
+    if "fraction" not in settings:
+        return None
+    summed = str(resolved.get("defense", "none")).partition(":")[0] == SecureAggregation.card.name
+    return 1 if summed else max(round(settings["fraction"] * settings["clients"]), 1)
+
+
+def _lacks_senders(attack: type[AttackBase], most: int | None) -> str | None:
+    least = attack.least_senders if issubclass(attack, MembershipAttack) else 0
+    few = most is not None and most < least
+    return f"needs {least} updates in a round, and the server sees {most}" if few else None
+
+
 def _lacks_public(attack: type[AttackBase], settings: Mapping[str, Any]) -> str | None:
-    """Public texts, or layers before the cut, whose numbers the settings `public` and `k` are."""
+    """Public texts, questionnaires or layers before the cut, whose numbers the settings `public`, `forms`, `k` are."""
     if not issubclass(attack, Inversion):
         return None
-    texts, k = settings.get("public"), settings.get("k")
+    texts, k, forms = settings.get("public"), settings.get("k"), settings.get("forms")
+    if forms is not None and forms < attack.least_forms:
+        return f"needs {attack.least_forms} or more questionnaires of the server's own, there are {forms} (--set forms)"
     if texts is not None and texts < attack.least_texts:
         return f"learns from {attack.least_texts} public texts or more, there are {texts} (--set public)"
     if k is not None and attack.searches_layers and not k:

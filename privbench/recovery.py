@@ -33,7 +33,7 @@ class Recovered:
 
     value     what was read; shuffled: when each record is compared with the answers of another; baseline: the most that
               any reply reads which says the same of every record, which takes no leak at all
-    squares   sum of the squared weights of the records, which sum to 1
+    squares   sum of the squared weights of the records, or rounds of them, which sum to 1
     n         guesses: tokens, or answers
     """
 
@@ -64,7 +64,7 @@ class Asked:
 class Truth:
     """The answers of the scored records. tokens, answers int64 [m, L]: token ids, and the number of the question that a
     token answers, -1 in the template; answer tokens of one question stand in order. rounds [m]: in which each was
-    trained on, where counts of a round are asked.
+    trained on, where updates tell of them; rounds are the units of intervals then.
     """
 
     tokens: Index
@@ -109,7 +109,9 @@ class Truth:
         _, common = shares(truth, [always(truth)] * len(truth))
         n = sum(len(span) if by_token else 1 for record in truth for span in record.values())
         value, other, base = (min(float(row.sum()), 1.0) for row in (gains, shuffled, common))
-        return Recovered(value, other, base, float((weights**2).sum()), len(truth), n)
+        # What is said of one round's respondents rests on one update: they are right together.
+        apart = weights if self.rounds is None else np.bincount(self.rounds, weights)
+        return Recovered(value, other, base, float((apart**2).sum()), len(truth), n)
 
     def _count(self, truth: Said, read: Said, order: Index) -> Recovered:
         """Rounds are the units: squares is of their weights."""

@@ -194,6 +194,12 @@ class Target(ABC):
     def epsilons(self, config: Any) -> tuple[Epsilon, ...]:
         """Every epsilon of this configuration, by name."""
 
+    def promised(self, config: Any) -> Mapping[str, Any] | None:
+        """What a recording will say of its defence, "mechanisms" and "claims", where options alone decide that and the
+        epsilons; None where it takes the data.
+        """
+        return None
+
     def held(self, config: Any) -> Mapping[str, Mapping[str, Any]] | None:
         """What the runs hold of secrets: the parts of a record ("secret", "inputs", "members", "estimates") that there
         will be where attacks on them are run, with what is known of each beforehand; None where nothing is known.

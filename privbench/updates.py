@@ -14,6 +14,8 @@ from privbench.tensors import Blocks
 
 Parameters = tuple[tuple[str, tuple[int, ...]], ...]
 """Name and shape of each part of an update, in their order."""
+FEW = 4
+"""Respondents of a round up to whom their questionnaires are searched for together."""
 UPDATE_KEYS = ("parameters", "samples", "missed")
 """What the metadata may say of updates."""
 

@@ -83,13 +83,14 @@ def claims(parts: Parts) -> Iterator[str]:
         rows = [
             ("for", claim.audience, parts.resolved.get("eps_for")),
             ("delta", claim.delta, parts.resolved.get("delta")),
-            ("eps", claim.eps, wanted),
             ("epochs", claim.epochs, parts.releases),
             ("sample_rate", claim.sample_rate, parts.sample_rate),
         ]
         for key, value, expected in rows:
             if value is not None and expected is not None and not same(value, expected):
                 yield f"{where}: {key} is {value!r}, and by the manifest {expected!r}"
+        if wanted is not None and not same(claim.eps, wanted, ACCOUNTED):  # noise is searched for, and comes close
+            yield f"{where}: eps is {claim.eps!r}, and by the manifest {wanted!r}"
         if parts.own and (claim.neighbours, claim.accountant) not in _ACCOUNTED_AS.get(claim.audience, ()):
             yield f"{where}: no built-in target claims {claim.neighbours} by {claim.accountant}"
         # Of updates, the target's own accounting stands among the epsilons, which are made again.

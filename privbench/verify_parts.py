@@ -14,6 +14,7 @@ from privbench.estimates import LEAST_KNOWN
 from privbench.mechanism import Claim, Mechanism, gradient_mechanism
 from privbench.membership import MembershipAttack
 from privbench.parts import adversary
+from privbench.reach import most_senders
 from privbench.record import Audit, Finding
 from privbench.registry import BUILT_IN
 from privbench.threat import Channel, Party, ThreatModel
@@ -80,10 +81,15 @@ class Parts:
         """
         members, estimates, about = self.audit.members, self.audit.estimates, findings[0].secret
         if issubclass(attack, MembershipAttack) and members is not None:
-            return bool(members["references"] < attack.least_references)
+            return bool(members["references"] < attack.least_references) or self._apart(attack.least_senders)
         if estimates is not None and about == estimates["name"]:
             return bool(estimates["known"] < LEAST_KNOWN or estimates["records"] < 2)
         return issubclass(attack, Inversion) and self._lacks_public(attack)
+
+    def _apart(self, least: int) -> bool:
+        """Whether no round may have brought so many updates: it is not so, or some of its clients may have left."""
+        most = most_senders(self.resolved, self.settings)
+        return most is not None and least > 0 and (most < least or self.settings["drop"] != "0")
 
     def _lacks_public(self, attack: type[Inversion]) -> bool:
         """Texts, questionnaires, layers before the cut, or a cut without any behind described noise: what one needs."""

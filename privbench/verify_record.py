@@ -121,7 +121,13 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
     except (InputError, TypeError, ValueError) as error:
         yield f"manifest: the target refuses the options that are said to have been given ({error})"
         return
-    held = target.held(config)
+    held, promised = target.held(config), target.promised(config)
+    again = {item.name: item.to_json() for item in target.epsilons(config)}
+    epsilons = {item["name"]: item for item in parts.audit.epsilons}
+    if promised is not None:
+        for name, said in (("mechanisms", parts.mechanisms), ("claims", parts.claims)):
+            yield from differing(name, [item.to_json() for item in said], list(promised.get(name, [])))
+        yield from differing("epsilons", epsilons, again)
     if target.describe(config)["data"] != parts.resolved["data"]:
         if held is not None:
             told = {part: {k: v for k, v in said.items() if k not in _BY_DATA} for part, said in held.items()}
@@ -132,8 +138,8 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
         if isinstance(value, Mapping) and isinstance(recorded, Mapping):
             value = {name: item for name, item in value.items() if name in recorded}  # noqa: PLW2901
         yield from differing(f"manifest/config/resolved/{key}", recorded, value)
-    again = {item.name: item.to_json() for item in target.epsilons(config)}
-    yield from differing("epsilons", {item["name"]: item for item in parts.audit.epsilons}, again)
+    if promised is None:
+        yield from differing("epsilons", epsilons, again)
     labels = [threat.label for threat in target.threats(config)]
     yield from differing("threats", [item["label"] for item in parts.audit.threats], labels)
     if held is not None:

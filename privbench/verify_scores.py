@@ -19,6 +19,7 @@ from privbench.record import Audit
 from privbench.recording import MEMBER
 from privbench.recovery import METRICS
 from privbench.registry import Registry
+from privbench.threat import Channel
 
 Scores = Mapping[str, npt.NDArray[Any]]
 
@@ -90,7 +91,8 @@ def _impossible(kind: str, name: str, array: npt.NDArray[Any], audit: Audit) -> 
     elif kind == "fit":
         yield from _no_fit(name, fit_of(array))
     elif kind in ("recovered", "prior") and audit.inputs is not None:
-        yield from _no_shares(name, array, int(audit.inputs["records"]))
+        together = any(Channel.UPDATES in threat["channels"] for threat in audit.threats)
+        yield from _no_shares(name, array, int(audit.inputs["records"]), together)
     elif kind == "curve" and array.ndim == 1 and not ((array >= 0) & (array <= 1)).all():
         yield f"{name}: a share lies between 0 and 1"
 
@@ -103,14 +105,14 @@ def _no_fit(name: str, fit: Fit) -> Iterator[str]:
         yield f"{name}: R2 is at most 1, spreads are above 0, errors at least 0, shares in 0 .. 1"
 
 
-def _no_shares(name: str, sums: npt.NDArray[Any], records: int) -> Iterator[str]:
-    """Why these sums over records are no shares."""
+def _no_shares(name: str, sums: npt.NDArray[Any], records: int, together: bool) -> Iterator[str]:
+    """Why these sums over records are no shares. together: rounds count instead, of whatever sizes."""
     *shares, squares = map(float, sums)
     if not all(0 <= share <= 1 for share in shares):
         yield f"{name}: a share lies between 0 and 1"
     if not 1 / records <= squares * (1 + EQUAL) <= 1 + ROUNDING:
         yield f"{name}: weights of {records} records that sum to 1 do not have squares that sum to {squares:.6g}"
-    elif name.endswith(f"/{METRICS[0]}") and not math.isclose(squares * records, 1):
+    elif not together and name.endswith(f"/{METRICS[0]}") and not math.isclose(squares * records, 1):
         yield f"{name}: every record counts the same in {METRICS[0]}"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from privbench.attack import Index, Reconstruction, Scores, View
 from privbench.attacks.inversion.forms import OPTIONS, UpdateInversion
-from privbench.updates import shown_in
+from privbench.updates import FEW, shown_in
 
 DRAWN, HELD, PRACTICE = "read/drawn", "read/practice/held", "read/practice/matches"
 
@@ -43,7 +43,7 @@ class Tries:
         each respondent, in no order, or where more are shown than a try has, the same one for all.
         """
         there = (self.drawn[number] >= 0).all(axis=2).sum(axis=1)
-        complete = there >= min(shown, self.drawn.shape[2])
+        complete = there >= (shown if self.searched(shown) else 1)
         best = int(np.where(complete, self.matches[number], -np.inf).argmax())
         found = self.drawn[number, best] if complete.any() else np.full(self.drawn.shape[2:], -1)
         return found[:shown] if self.searched(shown) else np.repeat(found[:1], shown, axis=0)
@@ -60,7 +60,7 @@ class Tries:
 class TryInversion(UpdateInversion):
     """Base of inversions by the server's questionnaires. Authors write `chosen`. needs: arrays besides the tries."""
 
-    least_forms: ClassVar[int] = 1
+    least_forms: ClassVar[int] = FEW
     needs: ClassVar[tuple[str, ...]] = ()
 
     def lacks(self, view: View) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,8 @@ class FedMia(MembershipAttack):
         knowledge=(Knowledge.BASE, Knowledge.CANDIDATES),
         cost="a gradient for each record and round; O(R C N) of what is recorded",
     )
+
+    least_senders: ClassVar[int] = _LEAST
 
     def lacks(self, view: View) -> str | None:
         if missing := lacks_updates(view):

@@ -23,9 +23,8 @@ from privbench.targets.fedavg.rounds import Round, Whole
 from privbench.targets.fedavg.searching import Choices, Index, News, Search, agreement
 from privbench.targets.fedavg.tape import Watched
 from privbench.targets.split_llama.adapters import state
+from privbench.updates import FEW
 
-FEW = 4
-"""Respondents of a round up to whom their questionnaires are searched for together."""
 PRACTICE = 64
 """Rounds that are drawn where a round is of more."""
 _HEAD = "readout"

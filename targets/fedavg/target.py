@@ -108,6 +108,9 @@ class FedAvg(Target):
     def epsilons(self, config: FedConfig) -> tuple[Epsilon, ...]:
         return config.epsilons
 
+    def promised(self, config: FedConfig) -> Mapping[str, Any]:
+        return config.described(config.tuning.rounds)
+
     def run(
         self,
         config: FedConfig,

@@ -15,13 +15,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from tiny_rounds import configured, material
 
 from privbench.attack import Hints, NotApplicable, Reconstruction, View, view_of
 from privbench.attacks.inversion.forms import UpdateInversion
 from privbench.attacks.inversion.update_match import UpdateMatch
 from privbench.attacks.label.update_counts import UpdateCounts, counted
-from privbench.counts import COUNTS, apportioned, by_constant, in_common
+from privbench.counts import COUNTS, apportioned, by_constant, in_common, likeliest
 from privbench.recording import Transcript
 from privbench.recovery import Truth
 from privbench.targets.fedavg.matching import Matched
@@ -179,6 +180,26 @@ def test_counts_are_scored_by_what_rounds_have_in_common() -> None:
     # Halves: 2 and 1 of one answer in the first round, 1 in the second; the first answer gets the odd one.
     assert by_constant(truth, rounds) == 3
     assert by_constant(["a"] * 4, rounds) == 4
+
+
+@pytest.mark.parametrize(("share", "whole"), [(0.74, 2), (0.82, 3), (0.86, 4), (0.5, 4), (0.6, 1)])
+def test_no_constant_counts_have_more_in_common_on_average(share: float, whole: int) -> None:
+    """Every pair of counts of two answers, with the exact distribution of a round. The majority for everybody beats
+    largest remainders where one answer is much more frequent.
+    """
+    here = np.arange(whole + 1)
+    chances = stats.binom.pmf(here, whole, share)
+    expected = [float(chances @ (np.minimum(here, c) + np.minimum(whole - here, whole - c))) for c in here]
+    first, second = likeliest(np.array([share, 1 - share]), whole)
+    assert first + second == whole
+    assert expected[first] == pytest.approx(max(expected))
+
+
+def test_of_a_share_of_three_quarters_everybody_gave_that_answer() -> None:
+    assert likeliest(np.array([0.76, 0.24]), 2).tolist() == [2, 0]
+    assert apportioned(np.array([0.76, 0.24]), 2).tolist() == [2, 0]
+    assert likeliest(np.array([0.74, 0.26]), 2).tolist() == [2, 0]
+    assert apportioned(np.array([0.74, 0.26]), 2).tolist() == [1, 1]
 
 
 def test_a_score_of_counts_by_hand() -> None:
