@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import CommandLine
+from forging import Arrays, Data, Edit, forge, made
 from small_llama import save_llama
 from test_fedavg import ASKED, SMALL, arguments, options
 
@@ -22,6 +23,7 @@ from privbench.seeds import stream
 from privbench.target import MEMBERS, TargetRun
 from privbench.targets.fedavg.config import FedConfig
 from privbench.targets.fedavg.target import FedAvg
+from privbench.verify import verify
 
 CLIENTS = ("client-1", "client-2", "client-3")
 
@@ -153,6 +155,47 @@ def test_an_audit_with_a_promise_by_the_command_line(command_line: CommandLine, 
     assert command_line("verify", str(out)).returncode == 0
     assert command_line("gate", str(out)).returncode == 0
     assert command_line("gate", str(out), "--strict").returncode == 3
+
+
+@pytest.fixture(scope="module")
+def accounted(llama: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a survey that is named, with noise that was searched for by its eps."""
+    asked: dict[str, Any] = {"data": "synthetic:wellbeing", "defenses": ("dp-sgd:clip=1",), "eps": 2.0}
+    folder, attacks = tmp_path_factory.mktemp("accounted") / "record", ("inversion/embedding-columns",)
+    return made(folder, default_registry(), "fedavg", model=llama, settings=SMALL, attacks=attacks, **asked)
+
+
+def test_a_record_whose_noise_was_searched_for_agrees(accounted: Path) -> None:
+    assert verify(accounted, default_registry()) == ()
+
+
+def every(part: str, key: str, value: object) -> Edit:
+    def edit(data: Data, scores: Arrays) -> None:
+        for item in data[part]:
+            item[key] = value
+
+    return edit
+
+
+def less_promised(data: Data, scores: Arrays) -> None:
+    every("claims", "eps", 0.01)(data, scores)
+    every("epsilons", "value", 0.01)(data, scores)
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (less_promised, "epsilons"),
+        (every("epsilons", "value", 0.01), "epsilons"),
+        (every("claims", "sample_rate", 1e-4), "claims"),
+        (every("mechanisms", "sigma", {"gradient": 50.0}), "mechanisms"),
+        (every("mechanisms", "clip", 1e-3), "mechanisms"),
+        (lambda data, scores: data["mechanisms"].clear(), "mechanisms"),
+    ],
+)
+def test_a_forged_promise_is_found_whatever_the_data(accounted: Path, tmp_path: Path, edit: Edit, said: str) -> None:
+    found = verify(forge(accounted, tmp_path / "forged", edit, default_registry()), default_registry())
+    assert any(item.startswith(said) for item in found), found
 
 
 def test_exit_codes_of_the_command_line(command_line: CommandLine, llama: str, tmp_path: Path) -> None:
