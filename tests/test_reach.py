@@ -37,6 +37,10 @@ def require(
         ("fedavg", "membership/update-cosine", {"members": "no"}, "put records into the training by coins"),
         ("fedavg", "membership/lira", {"references": "0"}, "lira: needs 4 reference models, there are 0"),
         ("fedavg", "inversion/nearest-token", {}, "needs the channel activations"),
+        ("fedavg", "inversion/update-match", {"forms": "0"}, "needs 4 or more questionnaires of the server's own"),
+        ("fedavg", "label/update-counts", {"forms": "3"}, "there are 3 .--set forms."),
+        ("fedavg", "membership/fedmia", {"clients": "1"}, "needs 2 updates in a round, and the server sees 1"),
+        ("fedavg", "membership/fedmia", {"fraction": "0.25"}, "needs 2 updates in a round, and the server sees 1"),
         ("fedavg", "inversion/ridge", {}, "no party's inputs were recorded as numbers"),
     ],
 )
@@ -46,6 +50,12 @@ def test_what_cannot_be_measured_is_refused(
     with pytest.raises(InputError, match=f"could measure anything here .*{why}.*Change --attacks, or --set"):
         require(target, (attack,), registry, settings)
     require(target, ("all",), registry, settings)
+
+
+def test_no_update_is_held_against_others_where_sums_are_seen(registry: Registry) -> None:
+    with pytest.raises(InputError, match="needs 2 updates in a round, and the server sees 1"):
+        require("fedavg", ("membership/fedmia",), registry, {}, defenses=("secure-aggregation",))
+    require("fedavg", ("membership/fedmia",), registry, {}, defenses=("top-k:share=0.1",))
 
 
 def test_noise_is_read_where_no_layer_has_mixed_rows(registry: Registry) -> None:

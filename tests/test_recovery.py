@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -52,6 +54,16 @@ def test_both_metrics_are_their_naive_twins(tokens: list[int]) -> None:
 def test_the_truth_reads_all_and_the_template_alone_nothing(metric: str) -> None:
     assert truth().score(TOKENS, metric, OTHER).value == pytest.approx(1)
     assert truth().score(np.where(ANSWERS < 0, TOKENS, -1), metric, OTHER).value == 0
+
+
+def test_what_one_update_tells_of_several_is_right_together() -> None:
+    """Two rounds, of three records and of one: the interval is that of two units, for one reply goes to all of them."""
+    apart = replace(truth(), rounds=np.array([0, 0, 0, 1]))
+    assert apart.score(TOKENS, "token-accuracy", OTHER).squares == pytest.approx((3 / 4) ** 2 + (1 / 4) ** 2)
+    alone, together = (item.score(TOKENS, "answer-accuracy", OTHER) for item in (truth(), apart))
+    assert (alone.value, alone.baseline) == (together.value, together.baseline)
+    assert together.squares > alone.squares
+    assert replace(truth(), rounds=np.arange(4)).score(TOKENS, "answer-accuracy", OTHER).squares == alone.squares
 
 
 def test_squares_are_those_of_what_each_record_can_add() -> None:

@@ -20,6 +20,7 @@ from tiny_rounds import configured, material
 
 from privbench.attack import Hints, NotApplicable, Reconstruction, View, view_of
 from privbench.attacks.inversion.forms import UpdateInversion
+from privbench.attacks.inversion.tries import Tries
 from privbench.attacks.inversion.update_match import UpdateMatch
 from privbench.attacks.label.update_counts import UpdateCounts, counted
 from privbench.counts import COUNTS, apportioned, by_constant, in_common, likeliest
@@ -200,6 +201,16 @@ def test_of_a_share_of_three_quarters_everybody_gave_that_answer() -> None:
     assert apportioned(np.array([0.76, 0.24]), 2).tolist() == [2, 0]
     assert likeliest(np.array([0.74, 0.26]), 2).tolist() == [2, 0]
     assert apportioned(np.array([0.74, 0.26]), 2).tolist() == [1, 1]
+
+
+def test_of_more_respondents_than_a_try_has_all_get_the_best_single_one() -> None:
+    """A round that a Poisson draw made larger than expected: tries of two, of which the first place alone is filled."""
+    drawn = np.full((1, 3, 2, 3), -1)
+    drawn[0, :, 0] = [[0, 0, 1], [1, 1, 0], [0, 1, 0]]
+    tries = Tries(np.zeros((3, 2, 1), np.int64), drawn, np.array([[0.1, 0.9, 0.3]]))
+    assert tries.best(0, 3).tolist() == [[1, 1, 0]] * 3
+    assert tries.best(0, 2).tolist() == [[-1, -1, -1]] * 2  # no try has two
+    assert tries.best(0, 1).tolist() == [[1, 1, 0]]
 
 
 def test_a_score_of_counts_by_hand() -> None:
