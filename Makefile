@@ -168,6 +168,11 @@ $(BOTH)/grid/%/split/sweep.json: | $(VENV)/.installed
 $(BOTH)/grid/%/fedavg/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(FED_SWEEP) $(TEN) $(GRID) $(FED_RATE) --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
 
+# The rate that the recipe has, whatever was best on one cell.
+RECIPE_SWEEPS := $(SCHEMAS:%=$(BOTH)/recipe/%/split/sweep.json)
+$(BOTH)/recipe/%/split/sweep.json: | $(VENV)/.installed
+	$(BIN)/privbench $(SPLIT_SWEEP) $(GRID) --set schema=$* --set "outcome=$(LEVELS_$*)" --out $(@D)
+
 $(BOTH)/rates/split/sweep.json: | $(VENV)/.installed
 	$(BIN)/privbench $(SPLIT_SWEEP) --set rate=5e-4,1e-3,2e-3,4e-3,8e-3 --set outcome=exhaustion --seed 100 $(NO_PROMPTS) $(MANY) --out $(@D)
 
@@ -229,7 +234,7 @@ $(BOTH)/level.json: | $(VENV)/.installed
 $(BOTH)/cost.json: | $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python $(BOTH)/cost.py $(@D)
 
-BOTH_SWEEPS := $(GRID_SWEEPS) $(BOTH)/rounds/fedavg/sweep.json $(foreach name,rates efficiency transfer,$(BOTH)/$(name)/split/sweep.json \
+BOTH_SWEEPS := $(GRID_SWEEPS) $(RECIPE_SWEEPS) $(BOTH)/rounds/fedavg/sweep.json $(foreach name,rates efficiency transfer,$(BOTH)/$(name)/split/sweep.json \
   $(BOTH)/$(name)/fedavg/sweep.json) $(BOTH)/generalist/sweep.json \
   $(foreach name,wellbeing campus sleep social,$(BOTH)/specialists/$(name)/sweep.json)
 $(BOTH)/README.md: $(BOTH_SWEEPS) $(LEAKS:%=$(BOTH)/leakage/%/audit.json) $(BOTH)/level.json \

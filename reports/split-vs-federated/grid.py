@@ -40,11 +40,13 @@ class Cell:
 Grid = Mapping[tuple[str, str], Cell]
 
 
-def read_rows(folder: Path) -> dict[tuple[str, str, str], list[Row]]:
-    """Rows of every sweep by method, schema and share; `RecordError` where a cell is not done."""
+def read_rows(folders: Mapping[str, Path]) -> dict[tuple[str, str, str], list[Row]]:
+    """Rows of every sweep by method, schema and share; `RecordError` where a cell is not done. folders: by method, of
+    its schemas.
+    """
     found: dict[tuple[str, str, str], list[Row]] = {}
     for schema in SCHEMAS:
-        for method in (SPLIT, FEDAVG):
+        for method, folder in folders.items():
             for row in read_sweep(folder / schema / method).rows:
                 if row.status != "done":
                     raise RecordError(f"{schema}, {method}: a cell is {row.status}; run the sweep to its end.")
