@@ -55,8 +55,8 @@ def in_short(folder: Path) -> Iterator[str]:
         number(fmean(item["value"] for item in _items(found, None, ANLS))) for found in _by_rounds(folder).values()
     ]
     split, recipe, few, more = means
-    yield "These are comparisons at as much computing. Split learning makes 500 steps in a row for it, FedAvg 50, and its"
-    yield "rate was tried on one cell: split learning is further ahead at its recipe's rate, and with four times as many"
+    yield "These are comparisons at as much computing. Split learning makes 500 steps in a row for it, FedAvg 50,"
+    yield "and its rate was tried on one cell: at its recipe's rate it is further ahead, and with four times as many"
     yield f"rounds FedAvg has caught up (moderate, even, ANLS: split learning {split}, at its recipe's rate {recipe},"
     yield f"FedAvg {few}, with more rounds {more}). Neither method is shown to learn better as such."
 
