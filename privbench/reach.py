@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privbench.attack import Attack, AttackBase, Inversion, unmet
-from privbench.defenses.updates import SecureAggregation
 from privbench.errors import InputError
 from privbench.estimates import Estimation
 from privbench.membership import MembershipAttack
@@ -39,7 +38,7 @@ def require_measurable(
         made = registry.get("attacks", asked)
         needs = unmet(made.card, adversary(made, target.threats(config)))
         why = _out_of_reach(made, held) or next(iter(needs), None) or _lacks_public(made, settings)
-        why = why or _lacks_senders(made, most_senders(resolved, settings))
+        why = why or _lacks_senders(made, most_senders(resolved, settings, registry))
         if why is None:
             return
         reasons.setdefault(why, asked)
@@ -56,12 +55,12 @@ def _out_of_reach(attack: type[AttackBase], held: Mapping[str, Mapping[str, Any]
     return f"needs {least} reference models, there are {references}" if references < least else None
 
 
-def most_senders(resolved: Mapping[str, Any], settings: Mapping[str, Any]) -> int | None:
+def most_senders(resolved: Mapping[str, Any], settings: Mapping[str, Any], registry: Registry) -> int | None:
     """Of updates that a server sees in one round; None where no rounds are averaged."""
     if "fraction" not in settings:
         return None
-    summed = str(resolved.get("defense", "none")).partition(":")[0] == SecureAggregation.card.name
-    return 1 if summed else max(round(settings["fraction"] * settings["clients"]), 1)
+    defense = registry.get("defenses", str(resolved.get("defense", "none")).partition(":")[0])
+    return 1 if getattr(defense, "summed", False) else max(round(settings["fraction"] * settings["clients"]), 1)
 
 
 def _lacks_senders(attack: type[AttackBase], most: int | None) -> str | None:

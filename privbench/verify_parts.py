@@ -16,7 +16,7 @@ from privbench.membership import MembershipAttack
 from privbench.parts import adversary
 from privbench.reach import most_senders
 from privbench.record import Audit, Finding
-from privbench.registry import BUILT_IN
+from privbench.registry import BUILT_IN, Registry
 from privbench.threat import Channel, Party, ThreatModel
 from privbench.verify_scores import releases_of
 
@@ -75,20 +75,20 @@ class Parts:
         found = self.adversary(attack)
         return None if unmet(attack.card, found) else found
 
-    def lacks(self, attack: type[AttackBase], findings: Sequence[Finding]) -> bool:
+    def lacks(self, attack: type[AttackBase], findings: Sequence[Finding], registry: Registry) -> bool:
         """Whether an attack may have too little: reference models, known records to learn from or others to be asked
         about, public texts or layers.
         """
         members, estimates, about = self.audit.members, self.audit.estimates, findings[0].secret
         if issubclass(attack, MembershipAttack) and members is not None:
-            return bool(members["references"] < attack.least_references) or self._apart(attack.least_senders)
+            return bool(members["references"] < attack.least_references) or self._apart(attack.least_senders, registry)
         if estimates is not None and about == estimates["name"]:
             return bool(estimates["known"] < LEAST_KNOWN or estimates["records"] < 2)
         return issubclass(attack, Inversion) and self._lacks_public(attack)
 
-    def _apart(self, least: int) -> bool:
+    def _apart(self, least: int, registry: Registry) -> bool:
         """Whether no round may have brought so many updates: it is not so, or some of its clients may have left."""
-        most = most_senders(self.resolved, self.settings)
+        most = most_senders(self.resolved, self.settings, registry)
         return most is not None and least > 0 and (most < least or self.settings["drop"] != "0")
 
     def _lacks_public(self, attack: type[Inversion]) -> bool:

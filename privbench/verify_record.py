@@ -221,7 +221,12 @@ def _attacks(parts: Parts, scores: Scores, registry: Registry) -> Iterator[str]:
             if getattr(audit, PARTS[kind]) is not None:
                 yield f"{name}: NOT_APPLICABLE for want of a secret that the record holds"
             continue
-        built_in = parts.own and parts.configured and name in BUILT_IN["attacks"] and not parts.lacks(attack, findings)
+        built_in = (
+            parts.own
+            and parts.configured
+            and name in BUILT_IN["attacks"]
+            and not parts.lacks(attack, findings, registry)
+        )
         if able is not None and (built_in or (name == ORACLE and _oracle_was_read(audit))):
             yield f"{name}: NOT_APPLICABLE, though {threat} has all that it needs"
 
