@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from privbench.record import Audit
@@ -63,9 +65,16 @@ def respondents(audit: Audit) -> Respondents | None:
     caption = (
         f"{len(people)} invented respondents. Their answers never left {said['name'].removeprefix('input/')}; {WRONG} "
         f"marks what the {short_name(str(said['shown']))} read right in what did, {RIGHT} what it did not: "
-        f"{right:,} of {len(every):,} answers are read."
+        f"{right:,} of {len(every):,} answers are read. The same reply for all of them would be right in up to "
+        f"{_by_one_reply(rows):,}."
     )
     return Respondents(caption, len(people), tuple(rows))
+
+
+def _by_one_reply(rows: Sequence[tuple[str, Sequence[Cell | None]]]) -> int:
+    """How many of these answers are the most frequent one to their question."""
+    given = (Counter(cell.answer for cell in cells if cell is not None) for _, cells in rows)
+    return sum(max(counts.values()) for counts in given)
 
 
 def _short(text: str) -> str:

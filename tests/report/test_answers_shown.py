@@ -70,6 +70,16 @@ def test_every_page_shows_them_right_or_wrong(spoken: AuditResult) -> None:
     assert page.index("invented respondents") < page.index("Who attacks")
 
 
+def test_what_the_same_reply_for_all_would_be_right_in_stands_beside(spoken: AuditResult) -> None:
+    people = [
+        [{"question": "age", "answer": age, "read": "18"}, {"question": "sex", "answer": sex, "read": "female"}]
+        for age, sex in (("18", "female"), ("30", "female"), ("18", "male"), ("41", "female"))
+    ]
+    shown = respondents(changed(spoken.audit, examples=people))
+    assert shown is not None
+    assert shown.caption.endswith("5 of 8 answers are read. The same reply for all of them would be right in up to 5.")
+
+
 def test_words_are_escaped(spoken: AuditResult) -> None:
     person = [{"question": "<b>age</b>", "answer": "<script>", "read": "&"}]
     page = html(changed(spoken.audit, examples=[person]))
