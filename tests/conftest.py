@@ -68,7 +68,7 @@ class Done:
 def privbench(*arguments: str) -> Done:
     """The command line in a process of its own."""
     ran = subprocess.run(
-        [sys.executable, "-m", "privbench", *arguments], check=False, capture_output=True, text=True, timeout=600
+        [sys.executable, "-m", "privbench", *arguments], check=False, capture_output=True, text=True, timeout=1800
     )
     return Done(ran.returncode, ran.stdout, ran.stderr)
 

@@ -77,7 +77,7 @@ def caught(results: Sequence[Result], check: str) -> bool:
 
 
 def test_the_checks_ran_on_what_is_registered() -> None:
-    assert (len(ATTACKS), len(INVERSIONS), len(BOUNDS), len(DEFENSES), len(CUT_DEFENSES)) == (5, 10, 7, 2, 4)
+    assert (len(ATTACKS), len(INVERSIONS), len(BOUNDS), len(DEFENSES), len(CUT_DEFENSES)) == (5, 12, 7, 2, 4)
     # A recording is checked as files: tests/targets/test_recorded.py. The LLaMAs toss no coins that the checks could
     # count: tests/targets has their own.
     assert set(TARGETS) | {"fedavg", "recorded", "split-llama"} == set(REGISTRY.names("targets"))

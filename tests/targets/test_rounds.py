@@ -20,6 +20,7 @@ from privbench.recording import Transcript
 from privbench.targets.fedavg import rounds as rounds_module
 from privbench.targets.fedavg.attendance import Attendance
 from privbench.targets.fedavg.config import FedTuning
+from privbench.targets.fedavg.gradients import Gradients
 from privbench.targets.fedavg.membership import Compared, evenly
 from privbench.targets.fedavg.rounds import Institute, Order, Round, Trained, Whole, federate
 from privbench.targets.fedavg.tape import UpdateTape, Watched, flat
@@ -394,7 +395,7 @@ def test_gradients_stand_in_the_order_of_updates() -> None:
     """A step down a candidate's gradient, flattened, is the update that a plain step would make."""
     model = whole()
     candidate = people(1)[0]
-    loss, gradient = Compared(model, [candidate], ("client-1",), (0,), 1).gradient_of(candidate)
+    loss, gradient = Gradients(model).of(candidate)
     assert model.learn(batch_of([candidate])).tolist() == pytest.approx([loss], rel=1e-12)
     named = {name: item.grad for name, item in model.named_parameters() if item.grad is not None}
     assert list(named) == list(state(model))
