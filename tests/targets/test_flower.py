@@ -87,6 +87,10 @@ class Faulty:
         self.shards = tuple(Shard(each) for each in held)
         self.seen = Attendance()
 
+    def keep_two(self) -> None:
+        """The second, which is sound, and the third."""
+        self.shards, self.tuning = self.shards[1:3], replace(self.tuning, clients=2)
+
     def rounds(self) -> Iterator[Round]:
         for done in federate(
             self.model, self.shards, self.tuning, 2, np.random.default_rng(0), lambda stage, share: None
@@ -259,7 +263,7 @@ def test_faults_in_processes(runtime: str) -> None:
 @pytest.mark.slow
 def test_a_killed_client_is_lost_and_an_error_leaves_no_process() -> None:
     faulty = Faulty("die", "fail", timeout=100.0)
-    faulty.shards = faulty.shards[1:3]
+    faulty.keep_two()
 
     def broken() -> None:
         for done in faulty.rounds():
@@ -275,7 +279,7 @@ def test_a_killed_client_is_lost_and_an_error_leaves_no_process() -> None:
 @pytest.mark.slow
 def test_a_killed_actor_ends_the_simulation() -> None:
     faulty = Faulty("die", "fail", timeout=100.0, runtime="flower-simulation")
-    faulty.shards = faulty.shards[1:3]
+    faulty.keep_two()
     with pytest.raises(RunFailedError, match="an actor of Flower's simulation ended"):
         faulty.ran()
     assert started() == []
