@@ -122,12 +122,10 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
         yield f"manifest: the target refuses the options that are said to have been given ({error})"
         return
     held, promised = target.held(config), target.promised(config)
-    again = {item.name: item.to_json() for item in target.epsilons(config)}
-    epsilons = {item["name"]: item for item in parts.audit.epsilons}
     if promised is not None:
         for name, said in (("mechanisms", parts.mechanisms), ("claims", parts.claims)):
             yield from differing(name, [item.to_json() for item in said], list(promised.get(name, [])))
-        yield from differing("epsilons", epsilons, again)
+        yield from _epsilons(parts, target, config)
     if target.describe(config)["data"] != parts.resolved["data"]:
         if held is not None:
             told = {part: {k: v for k, v in said.items() if k not in _BY_DATA} for part, said in held.items()}
@@ -139,11 +137,17 @@ def _target(parts: Parts, registry: Registry) -> Iterator[str]:
             value = {name: item for name, item in value.items() if name in recorded}  # noqa: PLW2901
         yield from differing(f"manifest/config/resolved/{key}", recorded, value)
     if promised is None:
-        yield from differing("epsilons", epsilons, again)
+        yield from _epsilons(parts, target, config)
     labels = [threat.label for threat in target.threats(config)]
     yield from differing("threats", [item["label"] for item in parts.audit.threats], labels)
     if held is not None:
         yield from contradictory_parts(parts.audit, held, registry)
+
+
+def _epsilons(parts: Parts, target: Target, config: Any) -> Iterator[str]:
+    """Accounted for again: that takes a while, and is asked where the options decide them alone."""
+    again = {item.name: item.to_json() for item in target.epsilons(config)}
+    yield from differing("epsilons", {item["name"]: item for item in parts.audit.epsilons}, again)
 
 
 def _examples(parts: Parts) -> Iterator[str]:
