@@ -62,10 +62,13 @@ def in_short(folder: Path) -> Iterator[str]:
 
 
 def _by_rounds(folder: Path) -> dict[str, Sequence[Row]]:
-    cells = {"split learning": "grid", "split learning, its recipe's rate": "recipe", "FedAvg, 10 rounds": "grid"}
-    methods = (SPLIT, SPLIT, FEDAVG)
+    cells = {
+        "split learning": ("grid", SPLIT),
+        "split learning, its recipe's rate": ("recipe", SPLIT),
+        "FedAvg, 10 rounds": ("grid", FEDAVG),
+    }
     found: dict[str, Sequence[Row]] = {}
-    for (name, part), method in zip(cells.items(), methods, strict=True):
+    for name, (part, method) in cells.items():
         rows = read_sweep(folder / part / "moderate" / method).rows
         found[name] = [row for row in rows if row.settings["share"] == "even"]
     for count, rows in _by(read_sweep(folder / "rounds" / FEDAVG).rows, "rounds").items():
